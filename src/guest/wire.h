@@ -1,0 +1,122 @@
+/*
+ * wire.h - what the daemon and the guest runner say to each other, in frames (proto/frame.h). Pure;
+ * built into both sides. The daemon trusts nothing that comes from the guest.
+ *
+ * A head is: type (1 byte), id (4), then the members of that type in the order of struct wire_msg's
+ * comment; integers little-endian. Strings travel in the body, each ended by NUL.
+ *
+ * Life of the line. The host opens with HELLO and a random nonce and throws away everything until
+ * it has seen a HELLO reply with the same nonce (an earlier runner's bytes may still be in the
+ * pipe). A runner that gets HELLO kills whatever an earlier conversation started and begins anew.
+ *
+ * Flow control. Per id and direction at most WIRE_WINDOW bytes of DATA may be uncredited. The
+ * receiver gives CREDIT as it consumes. Breaking it is an error of the line.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/frame.h"
+
+#define WIRE_PORT_NAME "org.moat.guest.0" /* the virtio-serial port */
+
+enum {
+	WIRE_VERSION = 1,
+	WIRE_WINDOW = 256 * 1024,
+	WIRE_PIECE = 64 * 1024,             /* DATA bodies are at most this */
+	WIRE_STRINGS_MAX = 6 * 1024 * 1024, /* EXEC bodies: argv, environment */
+	WIRE_HEAD_MAX = 128,
+	WIRE_NONCE = 16,
+	WIRE_CHANNELS_MAX = 1024, /* ids in use at once */
+};
+
+enum wire_type {
+	/* host to guest */
+	WIRE_HELLO = 1, /* version, nonce */
+	WIRE_EXEC,    /* flags, timeout_ms, max, rows, cols, count (argv), count2 (env); body: user,
+			 cwd, argv..., env... */
+	WIRE_DATA,    /* stream; body: bytes. Both directions */
+	WIRE_EOF,     /* end of input for EXEC or WRITE */
+	WIRE_CREDIT,  /* count. Both directions */
+	WIRE_SIGNAL,  /* code: signal for the command's process group (for a pty: its foreground
+			 group) */
+	WIRE_RESIZE,  /* rows, cols */
+	WIRE_CANCEL,  /* kill the whole tree, drop the file; still answered by EXIT or DONE */
+	WIRE_READ,    /* max; body: user, cwd, path. Answer: DATA..., DONE */
+	WIRE_WRITE,   /* flags, mode; body: user, cwd, path. Then DATA..., EOF. Answer: DONE */
+	WIRE_LIST,    /* body: user, cwd, path. Answer: DATA (entries, see below), DONE */
+	WIRE_MKDIR,   /* mode; body: user, cwd, path. Answer: DONE */
+	WIRE_SYMLINK, /* body: user, cwd, path, target. Answer: DONE */
+	WIRE_PING,
+	/* guest to host */
+	WIRE_HELLO_REPLY = 64, /* version, nonce, pid in code */
+	WIRE_EXIT, /* how, code, timed_out, size (stdout bytes), size2 (stderr bytes); body: a
+		      message if it did not start */
+	WIRE_DONE, /* code (errno, 0 for success), size, mode; body: a message if it failed */
+	WIRE_PONG,
+};
+
+enum wire_exec_flag {
+	WIRE_EXEC_STDIN = 1,   /* DATA and EOF follow; otherwise stdin is /dev/null */
+	WIRE_EXEC_PTY = 2,     /* rows, cols; stdout and stderr are one */
+	WIRE_EXEC_CAPTURE = 4, /* keep the last max bytes of each stream, send them when the command
+				  has ended */
+};
+
+enum wire_write_flag {
+	WIRE_WRITE_APPEND = 1,
+	WIRE_WRITE_PARENTS = 2, /* make missing directories */
+};
+
+enum wire_stream { WIRE_STDOUT = 1, WIRE_STDERR = 2, WIRE_BODY = 3 };
+
+enum wire_how {
+	WIRE_EXITED,   /* code: exit status */
+	WIRE_SIGNALED, /* code: signal */
+	/* it never ran; code: errno */
+	WIRE_NO_USER,
+	WIRE_NO_CWD,
+	WIRE_NO_EXEC,
+	WIRE_HOW_COUNT
+};
+
+/* Every member any type uses; zero where it uses none. mode 0 in WRITE and MKDIR: 0644, 0755 for
+ * new ones. */
+struct wire_msg {
+	enum wire_type type;
+	uint32_t id;
+	uint32_t flags, timeout_ms, count, count2, code, mode;
+	uint16_t rows, cols;
+	uint8_t stream, how, timed_out;
+	uint32_t version;
+	uint64_t max, size, size2;
+	uint8_t nonce[WIRE_NONCE];
+};
+
+extern const struct frame_limits wire_to_guest, wire_to_host;
+
+/* Writes the head; returns its length (at most WIRE_HEAD_MAX). */
+size_t wire_encode(const struct wire_msg *m, uint8_t out[WIRE_HEAD_MAX]);
+/* false: unknown type, wrong length, or a value out of range. */
+bool wire_decode(const uint8_t *p, size_t len, struct wire_msg *ret);
+
+/* Takes the next NUL-terminated string off a body; NULL when there is none. */
+const char *wire_next_string(const uint8_t **p, size_t *left);
+
+/*
+ * One LIST entry: mode (4), size (8), mtime seconds (8), name NUL, link target NUL (empty if no
+ * link). mode as in stat(2). wire_next_entry: 1 and the entry, 0 if the bytes end inside it (keep
+ * them for the next DATA), -1 if it is over the limits.
+ */
+struct wire_entry {
+	uint32_t mode;
+	uint64_t size;
+	int64_t mtime;
+	const char *name, *target;
+};
+enum { WIRE_ENTRY_MAX = 4096 + 256 + 32 };
+size_t wire_put_entry(
+	const struct wire_entry *entry, uint8_t out[WIRE_ENTRY_MAX]); /* 0: does not fit */
+int wire_next_entry(const uint8_t **p, size_t *left, struct wire_entry *ret);

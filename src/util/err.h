@@ -1,0 +1,48 @@
+/* err.h - the one error type: lives on the caller's stack, no allocation, nothing to release. */
+#pragma once
+
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+
+enum err_kind {
+	ERR_NONE,
+	ERR_INVALID,     /* the request is wrong, retrying cannot help */
+	ERR_NOT_FOUND,   /* no such file, sandbox, image */
+	ERR_PERMISSION,  /* not allowed */
+	ERR_IS_DIR,      /* a directory where a file was wanted */
+	ERR_LIMIT,       /* larger than the limit that was given */
+	ERR_TIMEOUT,     /* this operation's deadline passed */
+	ERR_CANCELLED,   /* nobody is left to tell; log only */
+	ERR_UNAVAILABLE, /* machine or agent not reachable */
+	ERR_BUSY,        /* out of capacity */
+	ERR_UNSUPPORTED, /* the driver lacks the capability */
+	ERR_BACKEND,     /* QEMU, Proxmox or Vagrant said no */
+	ERR_INTERNAL,    /* our bug, or the host's trouble */
+	ERR_KIND_COUNT
+};
+
+struct err {
+	enum err_kind kind;
+	int sys;          /* errno or a child's exit status; 0 if none */
+	const char *file; /* first raised here; for the log, never for the user */
+	int line;
+	char msg[1024]; /* no secret; one line, but a backend's last words may follow */
+};
+
+/* Each returns -1, so that a failure path is one line. errno is passed in, never read behind your
+ * back. */
+#define err_set(e, kind, ...) err_set_at(e, kind, __FILE__, __LINE__, __VA_ARGS__)
+#define err_sys(e, eno, ...)  err_sys_at(e, eno, __FILE__, __LINE__, __VA_ARGS__)
+#define err_oom(e)            err_set(e, ERR_INTERNAL, "out of memory")
+PRINTF_LIKE(5, 6)
+int err_set_at(struct err *e, enum err_kind kind, const char *file, int line, const char *fmt, ...);
+/* Appends ": strerror(eno)" and derives the kind from eno (ENOENT: not found, EACCES:
+ * permission...). */
+PRINTF_LIKE(5, 6)
+int err_sys_at(struct err *e, int eno, const char *file, int line, const char *fmt, ...);
+/* Puts "text: " in front of the message; the cause is never cut. */
+PRINTF_LIKE(2, 3) int err_wrap(struct err *e, const char *fmt, ...);
+
+/* The kind's name in the protocol ("not_found"), and back (ERR_INTERNAL for an unknown name). */
+const char *err_kind_name(enum err_kind kind);
+enum err_kind err_kind_from_name(const char *name);
+enum err_kind err_kind_from_errno(int eno);

@@ -1,0 +1,160 @@
+/*
+ * How it works: the daemon holds the writing end of a pipe, the lifeline, and never writes to it.
+ * When the daemon closes it, or dies in any way, the guard sees the end of the pipe, kills
+ * everything below itself and leaves. The guard is a subreaper, so nothing can slip out of its
+ * tree; with --isolate the tree is a pid namespace too, which the kernel clears at one stroke if
+ * the guard itself is killed.
+ */
+#include "util/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/killtree.h"
+
+static int fail(const char *what)
+{
+	fprintf(stderr, "moat guard: %s: %s\n", what, strerror(errno));
+	return 125;
+}
+
+static int write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = write(fd, text, strlen(text));
+	close(fd);
+	return n == (ssize_t)strlen(text) ? 0 : -1;
+}
+
+/* In a new user namespace we stay who we are; there is nobody else in it. */
+static int map_own_ids(uid_t uid, gid_t gid)
+{
+	char map[64];
+
+	snprintf(map, sizeof(map), "%u %u 1", (unsigned)uid, (unsigned)uid);
+	if (write_text("/proc/self/uid_map", map) < 0)
+		return -1;
+	if (write_text("/proc/self/setgroups", "deny") < 0 && errno != ENOENT)
+		return -1;
+	snprintf(map, sizeof(map), "%u %u 1", (unsigned)gid, (unsigned)gid);
+	return write_text("/proc/self/gid_map", map);
+}
+
+/*
+ * New pid, network and mount namespaces; our children live in them. A kernel that forbids it (no
+ * user namespaces for ordinary users) costs the second wall, not the sandbox: `moat doctor` says
+ * so.
+ */
+static int isolate(void)
+{
+	uid_t uid = getuid();
+	gid_t gid = getgid();
+
+	if (unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS) == 0)
+		return 0;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS) < 0)
+		return -1;
+	return map_own_ids(uid, gid);
+}
+
+static void exec_command(char **argv, const sigset_t *mask)
+{
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execvp(argv[0], argv);
+	fprintf(stderr, "moat: cannot run %s: %s\n", argv[0], strerror(errno));
+	_exit(127);
+}
+
+static int code_of(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Reaps whatever ended; the status of the command itself, or -1 while it runs. */
+static int reap_until(pid_t command)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == command)
+			return code_of(status);
+	return -1;
+}
+
+static int watch(pid_t command, int lifeline, int sigfd)
+{
+	for (;;) {
+		struct pollfd fds[] = {
+			{.fd = lifeline, .events = POLLIN}, {.fd = sigfd, .events = POLLIN}};
+		struct signalfd_siginfo info;
+		int code = -1;
+
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			return fail("poll");
+		if (fds[1].revents && read(sigfd, &info, sizeof(info)) > 0)
+			code = reap_until(command);
+		if (code >= 0)
+			return code;
+		if (fds[0].revents)
+			return 128 + SIGKILL;
+	}
+}
+
+/* After isolate() this child is process 1 of the new pid namespace: its end takes all the others
+ * along. */
+static pid_t start_command(char **argv, const sigset_t *mask)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		exec_command(argv, mask);
+	return pid;
+}
+
+int guard_main(int argc, char **argv)
+{
+	int at = 1, lifeline, sigfd, code;
+	sigset_t chld, old;
+	pid_t command;
+
+	int want_isolation = at < argc && strcmp(argv[at], "--isolate") == 0;
+	at += want_isolation;
+	if (argc < at + 3 || strcmp(argv[at + 1], "--") != 0) {
+		fprintf(stderr, "moat guard is internal to moat\n");
+		return 2;
+	}
+	lifeline = atoi(argv[at]);
+	if (fcntl(lifeline, F_SETFD, FD_CLOEXEC) < 0)
+		return fail("lifeline");
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &old);
+	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (sigfd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return fail("setup");
+	if (want_isolation)
+		isolate();
+	command = start_command(argv + at + 2, &old);
+	if (command < 0)
+		return fail("fork");
+	code = watch(command, lifeline, sigfd);
+	killtree_below_self();
+	return code;
+}

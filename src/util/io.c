@@ -1,0 +1,239 @@
+#include "util/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "util/auto.h"
+#include "util/str.h"
+
+int fd_set_nonblock(int fd, struct err *e)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return err_sys(e, errno, "fcntl");
+	return 0;
+}
+
+static bool would_block(int eno)
+{
+	return eno == EAGAIN || eno == EWOULDBLOCK || eno == EINTR;
+}
+
+int io_write_all(const struct op *op, int fd, const void *p, size_t n, struct err *e)
+{
+	const uint8_t *at = p;
+
+	while (n) {
+		ssize_t done = write(fd, at, n);
+
+		if (done < 0 && !would_block(errno))
+			return err_sys(e, errno, "write");
+		if (done < 0) {
+			if (op_wait_fd(op, fd, POLLOUT, e) < 0)
+				return -1;
+			continue;
+		}
+		at += done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
+static ssize_t read_some(const struct op *op, int fd, void *p, size_t n, struct err *e)
+{
+	for (;;) {
+		ssize_t got;
+
+		if (op_wait_fd(op, fd, POLLIN, e) < 0)
+			return -1;
+		got = read(fd, p, n);
+		if (got >= 0)
+			return got;
+		if (errno == ECONNRESET)
+			return 0;
+		if (!would_block(errno))
+			return err_sys(e, errno, "read");
+	}
+}
+
+int io_read_exact(const struct op *op, int fd, void *p, size_t n, struct err *e)
+{
+	uint8_t *at = p;
+
+	while (n) {
+		ssize_t got = read_some(op, fd, at, n, e);
+
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			return err_set(e, ERR_UNAVAILABLE, "connection closed");
+		at += got;
+		n -= (size_t)got;
+	}
+	return 0;
+}
+
+ssize_t io_fill(const struct op *op, struct buf *b, int fd, size_t max, struct err *e)
+{
+	uint8_t *room = buf_room(b, max);
+	ssize_t got;
+
+	if (!room)
+		return err_oom(e);
+	got = read_some(op, fd, room, max, e);
+	if (got > 0)
+		buf_grew(b, (size_t)got);
+	return got;
+}
+
+int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	auto_buf struct buf b = {0};
+	char *s;
+
+	if (fd < 0)
+		return err_sys(e, errno, "%s", path);
+	for (;;) {
+		uint8_t *room = buf_room(&b, 16384);
+		ssize_t got;
+
+		if (!room)
+			return err_oom(e);
+		got = read(fd, room, 16384);
+		if (got < 0)
+			return err_sys(e, errno, "%s", path);
+		if (got == 0)
+			break;
+		buf_grew(&b, (size_t)got);
+		if (b.len > max)
+			return err_set(e, ERR_LIMIT, "%s is larger than %zu bytes", path, max);
+	}
+	if (ret_len)
+		*ret_len = b.len;
+	s = buf_take_str(&b);
+	if (!s)
+		return err_oom(e);
+	*ret = s;
+	return 0;
+}
+
+int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e)
+{
+	const uint8_t *at = p;
+	auto_free char *tmp = NULL;
+	int fd;
+
+	if (str_printf(&tmp, e, "%s.tmp-XXXXXX", path) < 0)
+		return -1;
+	fd = mkostemp(tmp, O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "%s", tmp);
+	while (n) {
+		ssize_t done = write(fd, at, n);
+
+		if (done < 0)
+			goto fail;
+		at += done;
+		n -= (size_t)done;
+	}
+	if (fchmod(fd, mode) < 0 || fsync(fd) < 0 || rename(tmp, path) < 0)
+		goto fail;
+	close(fd);
+	return 0;
+fail:
+	err_sys(e, errno, "%s", path);
+	unlink(tmp);
+	close(fd);
+	return -1;
+}
+
+char *file_tail(const char *path, size_t max)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	char *s = malloc(max + 1);
+	ssize_t got = 0;
+
+	if (!s)
+		return NULL;
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		got = pread(fd, s, max, st.st_size > (off_t)max ? st.st_size - (off_t)max : 0);
+	s[got > 0 ? got : 0] = 0;
+	return s;
+}
+
+int dir_make(const char *path, mode_t mode, struct err *e)
+{
+	auto_free char *copy = NULL;
+
+	if (str_dup(path, &copy, e) < 0)
+		return -1;
+	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(copy, mode) < 0 && errno != EEXIST)
+			return err_sys(e, errno, "mkdir %s", copy);
+		*slash = '/';
+	}
+	if (mkdir(copy, mode) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "mkdir %s", copy);
+	return 0;
+}
+
+/* Empties the directory that dir_fd refers to. Takes dir_fd. */
+static int empty_dir(int dir_fd, struct err *e)
+{
+	auto_dir DIR *d = fdopendir(dir_fd);
+	struct dirent *ent;
+
+	if (!d) {
+		close(dir_fd);
+		return err_sys(e, errno, "opendir");
+	}
+	while ((ent = readdir(d))) {
+		int sub;
+
+		if (strcmp(ent->d_name, ".") == 0 || strcmp(ent->d_name, "..") == 0)
+			continue;
+		if (unlinkat(dir_fd, ent->d_name, 0) == 0 || errno == ENOENT)
+			continue;
+		if (errno != EISDIR && errno != EPERM)
+			return err_sys(e, errno, "remove %s", ent->d_name);
+		sub = openat(dir_fd, ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (sub < 0 && errno == EACCES && fchmodat(dir_fd, ent->d_name, 0700, 0) == 0)
+			sub = openat(dir_fd, ent->d_name,
+				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (sub < 0)
+			return err_sys(e, errno, "open %s", ent->d_name);
+		if (empty_dir(sub, e) < 0)
+			return err_wrap(e, "%s", ent->d_name);
+		if (unlinkat(dir_fd, ent->d_name, AT_REMOVEDIR) < 0)
+			return err_sys(e, errno, "rmdir %s", ent->d_name);
+	}
+	return 0;
+}
+
+int dir_remove(const char *path, struct err *e)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0)
+		return err_sys(e, errno, "%s", path);
+	if (empty_dir(fd, e) < 0)
+		return err_wrap(e, "%s", path);
+	if (rmdir(path) < 0 && errno != ENOENT)
+		return err_sys(e, errno, "rmdir %s", path);
+	return 0;
+}
+
+bool path_exists(const char *path)
+{
+	return access(path, F_OK) == 0;
+}

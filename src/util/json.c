@@ -1,0 +1,83 @@
+#include "util/json.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/auto.h"
+#include "util/str.h"
+
+int json_parse_object(struct bytes in, json_t **ret, struct err *e)
+{
+	json_error_t je;
+	json_t *j = json_loadb((const char *)in.p, in.len, JSON_REJECT_DUPLICATES, &je);
+
+	if (!j)
+		return err_set(e, ERR_INVALID, "not valid JSON: line %d, column %d: %s", je.line,
+			je.column, je.text);
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return err_set(e, ERR_INVALID, "not a JSON object");
+	}
+	*ret = j;
+	return 0;
+}
+
+int json_to_str(const json_t *j, char **ret, struct err *e)
+{
+	char *s = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+
+	if (!s)
+		return err_oom(e);
+	*ret = s;
+	return 0;
+}
+
+int json_get(json_t *object, const char *what, struct err *e, const char *fmt, ...)
+{
+	json_error_t je;
+	va_list ap;
+	int rc;
+
+	if (!json_is_object(object))
+		return err_set(e, ERR_INVALID, "%s: not an object", what);
+	va_start(ap, fmt);
+	rc = json_vunpack_ex(object, &je, JSON_STRICT, fmt, ap);
+	va_end(ap);
+	if (rc == 0)
+		return 0;
+	if (json_error_code(&je) == json_error_end_of_input_expected)
+		return err_set(e, ERR_INVALID, "%s: unknown member: %s", what,
+			strrchr(je.text, ' ') ? strrchr(je.text, ' ') + 1 : je.text);
+	return err_set(e, ERR_INVALID, "%s: %s", what, je.text);
+}
+
+int json_make(json_t **ret, struct err *e, const char *fmt, ...)
+{
+	json_error_t je;
+	va_list ap;
+	json_t *j;
+
+	va_start(ap, fmt);
+	j = json_vpack_ex(&je, 0, fmt, ap);
+	va_end(ap);
+	if (!j)
+		return err_set(e, ERR_INTERNAL, "cannot make JSON: %s", je.text);
+	*ret = j;
+	return 0;
+}
+
+json_t *json_text(const char *s)
+{
+	json_t *j = json_string(s);
+	size_t n = strlen(s), room = 4 * n + 1;
+	auto_free char *safe = NULL;
+
+	if (j)
+		return j;
+	safe = malloc(room);
+	if (!safe)
+		return NULL;
+	str_escape(s, n, safe, room);
+	return json_string(safe);
+}
