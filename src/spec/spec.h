@@ -1,0 +1,209 @@
+/*
+ * spec.h - the sandbox spec: what a client asks for, checked and with all defaults filled in.
+ *
+ * Plain data, never changed after spec_parse, so any number of threads may read one. What a driver
+ * cannot do it refuses itself, with spec_err() or spec_unsupported().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "spec/net-addr.h"
+#include "util/err.h"
+
+#define SPEC_VMS_MAX      64
+#define SPEC_NICS_MAX     32
+#define SPEC_VNETS_MAX    64
+#define SPEC_NO_VNET      SIZE_MAX
+#define SPEC_AUTO_ALIAS   "default" /* the alias of the one network of "networks": "auto" */
+#define SPEC_DEFAULT_NAME "default" /* of the first sandbox VM when it is given none */
+
+enum spec_driver { SPEC_DRIVER_QEMU, SPEC_DRIVER_PROXMOX, SPEC_DRIVER_VAGRANT };
+
+enum spec_source {
+	SPEC_SOURCE_NONE, /* vagrant only: the Vagrantfile says what the machine is made of */
+	SPEC_SOURCE_IMAGE,
+	SPEC_SOURCE_BUILT_IN,
+	SPEC_SOURCE_OVA,
+	SPEC_SOURCE_TEMPLATE_TAG,
+};
+
+enum spec_disk { SPEC_DISK_DEFAULT, SPEC_DISK_VIRTIO, SPEC_DISK_SCSI, SPEC_DISK_IDE };
+enum spec_nic { SPEC_NIC_DEFAULT, SPEC_NIC_VIRTIO, SPEC_NIC_E1000 };
+enum spec_vga { SPEC_VGA_NONE, SPEC_VGA_STD };
+
+enum spec_os {
+	SPEC_OS_L24,
+	SPEC_OS_L26,
+	SPEC_OS_OTHER,
+	SPEC_OS_SOLARIS,
+	SPEC_OS_W2K,
+	SPEC_OS_W2K3,
+	SPEC_OS_W2K8,
+	SPEC_OS_WIN7,
+	SPEC_OS_WIN8,
+	SPEC_OS_WIN10,
+	SPEC_OS_WIN11,
+	SPEC_OS_WVISTA,
+	SPEC_OS_WXP,
+};
+
+enum spec_net_mode {
+	SPEC_NET_AUTO,     /* one isolated network, made by the driver: vnets[0], no subnets */
+	SPEC_NET_NONE,     /* no network, no NICs */
+	SPEC_NET_EXISTING, /* proxmox only: NICs name vnets that are on the server already */
+	SPEC_NET_VNETS,    /* the vnets of the spec */
+};
+
+enum spec_egress { SPEC_EGRESS_DENY, SPEC_EGRESS_OPEN, SPEC_EGRESS_ALLOW };
+
+/* The member that belongs to kind is set, the others are NULL. */
+struct source_spec {
+	enum spec_source kind;
+	char *image;        /* a name in the image store, or the start of a digest */
+	char *built_in;     /* "debian12", "tiny", ... */
+	char *ova;          /* absolute path on the daemon's machine */
+	char *template_tag; /* the tag of a template on the server */
+};
+
+struct nic_spec {
+	char *vnet;        /* the alias */
+	size_t vnet_index; /* in networks.vnets; SPEC_NO_VNET with SPEC_NET_EXISTING */
+	struct mac_addr mac;
+	uint32_t ipv4;     /* reserved for this MAC; 0: whatever DHCP gives */
+	unsigned vlan_tag; /* 0: none */
+};
+
+/* Seconds, except retries. */
+struct healthcheck_spec {
+	char **test; /* argv, not NULL-terminated: n_test strings */
+	size_t n_test;
+	unsigned interval, timeout, retries, start_period;
+};
+
+struct cloud_init_spec {
+	char *user_data, *meta_data, *network_config; /* each may be NULL */
+};
+
+struct vm_spec {
+	char *name;
+	struct source_spec source;
+	unsigned ram_mb, vcpus;
+	unsigned disk_gb; /* grow the disk to this; 0: as the image is */
+	struct nic_spec *nics;
+	size_t n_nics;
+	bool nics_given; /* false with SPEC_NET_EXISTING: keep the template's NICs */
+	bool is_sandbox, uefi_boot, tablet, firewall, await_before_next_vm;
+	enum spec_disk disk_controller;
+	enum spec_nic nic_controller;
+	enum spec_os os_type;
+	enum spec_vga vga;
+	char *cpu;         /* NULL: the driver's choice */
+	char **depends_on; /* names of VMs that must be ready (healthy) first */
+	size_t n_depends_on;
+	struct healthcheck_spec *healthcheck; /* NULL: none */
+	char *user;                           /* name or decimal uid; NULL: the image's default */
+	struct cloud_init_spec *cloud_init;   /* NULL: none */
+	json_t *native;                       /* object, never NULL; its meaning is the driver's */
+};
+
+struct dhcp_range {
+	uint32_t start, end; /* both belong to it */
+};
+
+struct subnet_spec {
+	struct ipv4_net cidr;
+	uint32_t gateway; /* 0: none, and DHCP announces no route */
+	bool snat;
+	struct dhcp_range *dhcp_ranges;
+	size_t n_dhcp_ranges;
+};
+
+/* What may be reached outside; only with SPEC_EGRESS_ALLOW. */
+struct egress_allow {
+	char **domains; /* "example.org", or "*.example.org" for all below it */
+	size_t n_domains;
+	struct ipv4_net *cidrs;
+	size_t n_cidrs;
+	unsigned *ports; /* none: all ports of the above */
+	size_t n_ports;
+};
+
+struct egress_spec {
+	enum spec_egress mode;
+	struct egress_allow allow;
+};
+
+struct vnet_spec {
+	char *alias;
+	bool vlan_aware, dhcp;
+	struct egress_spec egress;
+	struct subnet_spec *subnets;
+	size_t n_subnets;
+};
+
+struct networks_spec {
+	enum spec_net_mode mode;
+	struct vnet_spec *vnets;
+	size_t n_vnets;
+	bool dhcp; /* the default of the vnets' dhcp, already applied to them */
+};
+
+struct sandbox_spec {
+	enum spec_driver driver;
+	char *pool; /* NULL: any */
+	struct vm_spec *vms;
+	size_t n_vms;
+	struct networks_spec networks;
+	json_t *native; /* object, never NULL: driver settings for the sandbox as a whole */
+};
+
+/* Everything that does not depend on a driver or on this machine is checked here. */
+int spec_parse(const json_t *j, struct sandbox_spec **ret, struct err *e);
+void spec_free(struct sandbox_spec *s); /* NULL is fine */
+static inline void auto_specp(struct sandbox_spec **s)
+{
+	spec_free(*s);
+}
+#define auto_spec __attribute__((cleanup(auto_specp)))
+
+/* Normalised: every member present. Parsing it gives an equal spec. */
+int spec_to_json(const struct sandbox_spec *s, json_t **ret, struct err *e);
+/* JSON Schema (draft 2020-12) of what spec_parse accepts, made from the table that it reads by. The
+ * caller frees. */
+int spec_schema(char **ret, struct err *e);
+
+/* Names as they stand in the spec; NULL for a _DEFAULT. */
+const char *spec_driver_name(enum spec_driver d);
+const char *spec_os_name(enum spec_os os);
+const char *spec_disk_name(enum spec_disk d);
+const char *spec_nic_name(enum spec_nic n);
+bool spec_os_is_windows(enum spec_os os);
+
+/* Case-insensitive, as host names are; NULL if there is none. */
+const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name);
+/* The VM that a command without a VM name goes to: "default", else the first sandbox VM. */
+const struct vm_spec *spec_default_vm(const struct sandbox_spec *s);
+/*
+ * The order in which to start the VMs: as listed, but each after those it depends on. order has
+ * room for n_vms indices.
+ */
+void spec_start_order(const struct sandbox_spec *s, size_t *order);
+
+/*
+ * An error at a place: spec_err(e, SPEC_PLACE("vms[%zu].cpu", i), "no CPU model %s", cpu) says
+ * "vms[0].cpu: no CPU model foo". Both return -1.
+ */
+#define SPEC_PLACE_MAX          160
+#define SPEC_PLACE(...)         spec_place((char[SPEC_PLACE_MAX]){0}, __VA_ARGS__)
+#define spec_err(e, place, ...) spec_err_at(e, ERR_INVALID, __FILE__, __LINE__, place, __VA_ARGS__)
+#define spec_unsupported(e, place, ...)                                                            \
+	spec_err_at(e, ERR_UNSUPPORTED, __FILE__, __LINE__, place, __VA_ARGS__)
+PRINTF_LIKE(2, 3) const char *spec_place(char buf[static SPEC_PLACE_MAX], const char *fmt, ...);
+PRINTF_LIKE(6, 7)
+int spec_err_at(struct err *e, enum err_kind kind, const char *file, int line, const char *place,
+	const char *fmt, ...);
