@@ -9,19 +9,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "util/killtree.h"
+
+enum { NOBODY = 65534 };
 
 static int fail(const char *what)
 {
@@ -56,26 +59,44 @@ static int map_own_ids(uid_t uid, gid_t gid)
 }
 
 /*
- * New pid, network and mount namespaces; our children live in them. A kernel that forbids it (no
- * user namespaces for ordinary users) costs the second wall, not the sandbox: `moat doctor` says
- * so.
+ * New pid and network namespaces; our children live in them. A kernel that forbids it (no user
+ * namespaces for ordinary users) costs the second wall, not the sandbox: `moat doctor` says so.
  */
 static int isolate(void)
 {
 	uid_t uid = getuid();
 	gid_t gid = getgid();
 
-	if (unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS) == 0)
+	if (unshare(CLONE_NEWPID | CLONE_NEWNET) == 0)
 		return 0;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS) < 0)
+	if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET) < 0)
 		return -1;
 	return map_own_ids(uid, gid);
 }
 
-static void exec_command(char **argv, const sigset_t *mask)
+/*
+ * What a guest might break into must not be root. The one thing that an isolated command may still
+ * open by name is /dev/kvm, by its group; everything else it gets as open files.
+ */
+static int drop_root(void)
+{
+	struct stat st;
+	gid_t kvm = stat("/dev/kvm", &st) == 0 ? st.st_gid : NOBODY;
+
+	if (getuid() != 0)
+		return 0;
+	if (setgroups(1, &kvm) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+		setresuid(NOBODY, NOBODY, NOBODY) < 0)
+		return -1;
+	return 0;
+}
+
+static void exec_command(char **argv, int isolated, const sigset_t *mask)
 {
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (isolated && drop_root() < 0)
+		_exit(fail("cannot become an ordinary user"));
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */
 	execvp(argv[0], argv);
 	fprintf(stderr, "moat: cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -119,12 +140,12 @@ static int watch(pid_t command, int lifeline, int sigfd)
 
 /* After isolate() this child is process 1 of the new pid namespace: its end takes all the others
  * along. */
-static pid_t start_command(char **argv, const sigset_t *mask)
+static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
 {
 	pid_t pid = fork();
 
 	if (pid == 0)
-		exec_command(argv, mask);
+		exec_command(argv, isolated, mask);
 	return pid;
 }
 
@@ -151,7 +172,7 @@ int guard_main(int argc, char **argv)
 		return fail("setup");
 	if (want_isolation)
 		isolate();
-	command = start_command(argv + at + 2, &old);
+	command = start_command(argv + at + 2, want_isolation, &old);
 	if (command < 0)
 		return fail("fork");
 	code = watch(command, lifeline, sigfd);
