@@ -1,0 +1,91 @@
+"""Build hook: compiles moat and puts it into the wheel, or says in the wheel why it could not.
+
+MOAT_WHEEL_BINARY=no leaves the binary out; MOAT_WHEEL_BINARY=require makes its absence an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PREFIX = "/moat"
+REASON_FILE = "inspect_moat/_no_binary.txt"
+REASON_LINES = 12
+# What the wheel gets of an installation: no man pages, no shell completion.
+WANTED = ("bin", "lib", "libexec", "share/moat")
+
+
+class CannotBuildError(Exception):
+    """The binary cannot be built here; the text says why."""
+
+
+class MoatBuildHook(BuildHookInterface[Any]):
+    """Called by hatchling for each wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        self._scratch = Path(tempfile.mkdtemp(prefix="moat-wheel-"))
+        wish = os.environ.get("MOAT_WHEEL_BINARY", "auto")
+        if version == "editable" or wish == "no":
+            return
+        try:
+            installed = build(Path(self.root).parent, self._scratch)
+        except CannotBuildError as ex:
+            if wish == "require":
+                raise
+            print(f"inspect-moat-sandbox: installed without the binary: {ex}", file=sys.stderr)
+            reason = self._scratch / "reason.txt"
+            reason.write_text(f"{ex}\n", encoding="utf-8")
+            build_data["force_include"][str(reason)] = REASON_FILE
+            return
+        for part in WANTED:
+            if (installed / part).exists():
+                build_data["force_include"][str(installed / part)] = f"inspect_moat/{part}"
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def build(source: Path, scratch: Path) -> Path:
+    """Compile and install moat into a directory below `scratch`; return that directory."""
+    if not (source / "meson.build").is_file():
+        raise CannotBuildError("the C sources are not beside the package")
+    for tool in ("meson", "ninja"):
+        if shutil.which(tool) is None:
+            raise CannotBuildError(f"{tool} is not installed")
+    tree = scratch / "build"
+    options = [f"--prefix={PREFIX}", "--libdir=lib", "--buildtype=release", "-Dtests=false"]
+    _run(["meson", "setup", *options, str(tree), str(source)])
+    _run(["ninja", "-C", str(tree)])
+    stage = scratch / "stage"
+    _run(["meson", "install", "-C", str(tree), "--no-rebuild", "--destdir", str(stage)])
+    installed = stage / PREFIX.lstrip("/")
+    if not (installed / "bin" / "moat").is_file():
+        raise CannotBuildError("the build finished, but made no binary")
+    return installed
+
+
+def _run(command: list[str]) -> None:
+    # pip's build environment must not become that of meson, which is a Python program itself
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = done.stdout.decode("utf-8", "replace").splitlines()[-REASON_LINES:]
+        raise CannotBuildError(f"`{' '.join(command[:2])}` failed:\n" + "\n".join(lines))

@@ -1,0 +1,39 @@
+"""Virtual machines as sandboxes for Inspect: `sandbox="moat"`."""
+
+from ._config import (
+    CloudInit,
+    DhcpRange,
+    HealthCheck,
+    MoatSandboxEnvironmentConfig,
+    Networks,
+    Subnet,
+    VmConfig,
+    VmNic,
+    VmSource,
+    Vnet,
+)
+from ._providers import (
+    MoatSandboxEnvironment,
+    ProxmoxSandboxEnvironment,
+    VagrantSandboxEnvironment,
+)
+from ._sandbox import VmSandboxEnvironment
+from ._version import __version__
+
+__all__ = [
+    "CloudInit",
+    "DhcpRange",
+    "HealthCheck",
+    "MoatSandboxEnvironment",
+    "MoatSandboxEnvironmentConfig",
+    "Networks",
+    "ProxmoxSandboxEnvironment",
+    "Subnet",
+    "VagrantSandboxEnvironment",
+    "VmConfig",
+    "VmNic",
+    "VmSandboxEnvironment",
+    "VmSource",
+    "Vnet",
+    "__version__",
+]

@@ -1,0 +1,331 @@
+"""A connection to the moat daemon, for asyncio and for trio.
+
+How it works: sending never waits. A frame is written to the socket at once, what does not fit is
+queued and written by a background task; the credit of the protocol bounds the queue. That is what
+makes cancellation simple: giving a request up is one more frame, sent without an await. A second
+background task reads and hands each frame to the request it belongs to.
+
+The daemon removes the sandboxes of a connection when it ends. See _connect.py for how long that is.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import anyio
+
+from ._errors import MoatError
+from ._wire import BLOB_MAX, FrameDecoder, Message, ProtocolError, encode_frame
+
+# The daemon enforces the timeouts of requests; this much later we stop believing that it does.
+TIMEOUT_GRACE = 30.0
+# The protocol allows 256. The rest is for requests that were given up but are not finished yet.
+OPEN_REQUESTS_MAX = 200
+RECEIVE_SIZE = 256 * 1024
+IOV_MAX = 64
+
+Progress = Callable[[Message], None]
+
+
+@dataclass
+class Reply:
+    """What a request gave back."""
+
+    result: dict[str, Any]
+    stdout: bytes = b""
+    stderr: bytes = b""
+    body: bytes = b""
+
+
+class Call:
+    """One request that is under way."""
+
+    def __init__(
+        self, connection: Connection, id: int, window: int, progress: Progress | None
+    ) -> None:
+        self.id = id
+        self._connection = connection
+        self._progress = progress
+        self._done = anyio.Event()
+        self._result: dict[str, Any] | None = None
+        self._error: MoatError | None = None
+        self._streams: dict[str, list[bytes]] = {"stdout": [], "stderr": [], "body": []}
+        self._credit = window
+        self._credited = anyio.Event()
+
+    @property
+    def finished(self) -> bool:
+        return self._done.is_set()
+
+    def cancel(self) -> None:
+        """Tell the daemon to give up. The final answer still comes."""
+        if not self.finished:
+            self._connection.send_or_fail({"type": "cancel", "id": self.id})
+
+    async def wait(self) -> Reply:
+        """The final answer.
+
+        Raises:
+            MoatError: the daemon's answer was an error.
+        """
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        joined = {name: b"".join(parts) for name, parts in self._streams.items()}
+        return Reply(self._result, joined["stdout"], joined["stderr"], joined["body"])
+
+    async def send_input(self, data: memoryview) -> None:
+        """Send all of the input as fast as the daemon consumes it, and its end."""
+        while len(data) and not self.finished:
+            while self._credit == 0 and not self.finished:
+                self._credited = anyio.Event()
+                await self._credited.wait()
+            size = min(len(data), self._credit, BLOB_MAX)
+            if size and not self.finished:
+                self._credit -= size
+                self._connection.send({"type": "data", "id": self.id}, data[:size])
+                data = data[size:]
+                await self._connection.drained()
+        if not self.finished:
+            self._connection.send({"type": "eof", "id": self.id})
+
+    def receive(self, message: Message, blob: bytes) -> None:
+        """Take a frame that the reader has for this call."""
+        kind = message.get("type")
+        if kind == "data":
+            self._streams.setdefault(str(message.get("stream")), []).append(blob)
+        elif kind == "credit":
+            self._credit += _positive_int(message.get("bytes"))
+            self._credited.set()
+        elif kind == "progress":
+            if self._progress is not None:
+                self._progress(message)
+        elif kind == "result":
+            result = message.get("result")
+            self.finish(result if isinstance(result, dict) else {}, None)
+        elif kind == "error":
+            self.finish(None, _error_of(message))
+
+    def finish(self, result: dict[str, Any] | None, error: MoatError | None) -> None:
+        if not self.finished:
+            self._result = result
+            self._error = error
+            self._done.set()
+            self._credited.set()
+
+
+class Connection:
+    """A connection whose handshake is done. Belongs to the event loop that opened it."""
+
+    def __init__(self, sock: socket.socket, decoder: FrameDecoder, hello: Message) -> None:
+        self.daemon_pid = _positive_int(hello.get("pid"))
+        self.daemon_version = str(hello.get("version"))
+        self._window = max(1, _positive_int(hello.get("window")))
+        self._sock = sock
+        self._decoder = decoder
+        self._next_id = 1
+        self._calls: dict[int, Call] = {}
+        self._slots = anyio.Semaphore(OPEN_REQUESTS_MAX)
+        self._queue: deque[memoryview] = deque()
+        self._queue_filled = anyio.Event()
+        self._queue_empty = anyio.Event()
+        self._queue_empty.set()
+        self._lost: str | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self._lost is not None
+
+    async def request(
+        self,
+        op: str,
+        args: dict[str, Any],
+        *,
+        input: bytes | None = None,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> Reply:
+        """Run an operation to its end. A cancelled task cancels the operation in the daemon.
+
+        Raises:
+            MoatError: the operation failed. Kind `unavailable` if the connection is lost.
+            ValueError: the arguments do not fit into a frame.
+        """
+        call = await self.start(op, args, input=input, timeout=timeout, progress=progress)
+        limit = None if timeout is None else timeout + TIMEOUT_GRACE
+        try:
+            with anyio.fail_after(limit):
+                if input is not None and len(input) > BLOB_MAX:
+                    await call.send_input(memoryview(input))
+                return await call.wait()
+        except TimeoutError:
+            raise MoatError(
+                "timeout", f"the moat daemon (pid {self.daemon_pid}) did not answer in time"
+            ) from None
+        finally:
+            call.cancel()  # does nothing when the call is finished
+
+    async def start(
+        self,
+        op: str,
+        args: dict[str, Any],
+        *,
+        input: bytes | None = None,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> Call:
+        """Send a request. Input that does not fit into one frame is left to `Call.send_input`."""
+        await self._slots.acquire()
+        call = Call(self, self._next_id, self._window, progress)
+        message: Message = {"type": "request", "id": call.id, "op": op, "args": args}
+        blob = b""
+        if input is not None:
+            fits = len(input) <= BLOB_MAX
+            message["input"] = "blob" if fits else "stream"
+            blob = input if fits else b""
+        if timeout is not None:
+            message["timeout"] = timeout
+        try:
+            self.send(message, blob)
+        except BaseException:
+            self._slots.release()
+            raise
+        self._next_id += 1
+        self._calls[call.id] = call
+        if self._lost is not None:  # found out by that very send
+            self._fail_call(call)
+        return call
+
+    def send(self, message: Message, blob: bytes | memoryview = b"") -> None:
+        """Send a frame without waiting.
+
+        Raises:
+            MoatError: the connection is lost.
+            ValueError: the message does not fit into a frame, or is no JSON.
+        """
+        if self._lost is not None:
+            raise MoatError("unavailable", self._lost)
+        others_wait = bool(self._queue)
+        self._queue.extend(memoryview(part) for part in encode_frame(message, blob))
+        if not others_wait:
+            self._flush()
+
+    def send_or_fail(self, message: Message) -> None:
+        """Send a frame if there is still somebody to send it to."""
+        if self._lost is None:
+            self.send(message)
+
+    async def drained(self) -> None:
+        """Wait until what was sent is in the socket's hands."""
+        await self._queue_empty.wait()
+
+    def _flush(self) -> None:
+        while self._queue:
+            try:
+                sent = self._sock.sendmsg(list(islice(self._queue, IOV_MAX)))
+            except BlockingIOError:
+                break
+            except OSError as ex:
+                self._lose(f"writing to the moat daemon failed: {ex.strerror}")
+                return
+            while sent:
+                head = self._queue[0]
+                if sent < len(head):
+                    self._queue[0] = head[sent:]
+                    break
+                sent -= len(head)
+                self._queue.popleft()
+        if self._queue:
+            if self._queue_empty.is_set():
+                self._queue_empty = anyio.Event()
+            self._queue_filled.set()
+        else:
+            self._queue_empty.set()
+
+    async def run(self) -> None:
+        """The background tasks. Returns when the connection is lost."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._write_forever)
+                await self._read_until_lost()
+                tasks.cancel_scope.cancel()
+        except Exception as ex:  # nobody awaits this task: the calls must hear of it
+            self._lose(f"the connection to the moat daemon failed: {ex!r}")
+        finally:
+            self._lose("the event loop that the connection to the moat daemon belonged to ended")
+            self._sock.close()
+
+    async def _read_until_lost(self) -> None:
+        while self._lost is None:
+            await anyio.wait_readable(self._sock)
+            try:
+                data = self._sock.recv(RECEIVE_SIZE)
+                frames = self._decoder.feed(data)
+            except BlockingIOError:
+                continue
+            except (OSError, ProtocolError) as ex:
+                self._lose(f"reading from the moat daemon failed: {ex}")
+                return
+            if not data:
+                self._lose(f"the moat daemon (pid {self.daemon_pid}) closed the connection")
+                return
+            for message, blob in frames:
+                self._dispatch(message, blob)
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._queue_filled.wait()
+            self._queue_filled = anyio.Event()
+            await anyio.wait_writable(self._sock)
+            self._flush()
+
+    def _dispatch(self, message: Message, blob: bytes) -> None:
+        id = message.get("id")
+        if id is None:
+            if message.get("type") == "error":
+                error = _error_of(message)
+                self._lose(f"the moat daemon refused the connection: {error.message}")
+            return
+        call = self._calls.get(id)
+        if call is None:
+            return
+        call.receive(message, blob)
+        if call.finished:
+            del self._calls[id]
+            self._slots.release()
+
+    def _fail_call(self, call: Call) -> None:
+        if self._calls.pop(call.id, None) is not None:
+            self._slots.release()
+            call.finish(None, MoatError("unavailable", self._lost or "the connection is lost"))
+
+    def _lose(self, reason: str) -> None:
+        if self._lost is not None:
+            return
+        self._lost = reason
+        self._queue.clear()
+        self._queue_empty.set()
+        for call in list(self._calls.values()):
+            self._fail_call(call)
+
+
+def _positive_int(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _error_of(message: Message) -> MoatError:
+    error = message.get("error")
+    if not isinstance(error, dict):
+        return MoatError("internal", "an error without an explanation")
+    number = error.get("errno")
+    return MoatError(
+        str(error.get("kind", "internal")),
+        str(error.get("message", "no message")),
+        number if isinstance(number, int) and number > 0 else None,
+    )

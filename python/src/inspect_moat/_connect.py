@@ -1,0 +1,181 @@
+"""The connection of an event loop: finds the daemon, starts it, greets it.
+
+There is one connection for each event loop. It lives as long as the loop, or the process, does:
+the sandboxes belong to it, and that is how nothing is left of them whatever happens to us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import os
+import socket
+import struct
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from ._client import RECEIVE_SIZE, Connection
+from ._daemon import socket_path, start_daemon
+from ._errors import MoatError, MoatNotInstalledError
+from ._version import __version__
+from ._wire import PROTOCOL_VERSION, FrameDecoder, Message, ProtocolError, encode_frame
+
+CONNECT_TIMEOUT = 30.0
+
+
+@dataclass
+class _LoopState:
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    connection: Connection | None = None
+
+
+_loop_state: RunVar[_LoopState] = RunVar("inspect_moat_connection")
+
+
+async def connect() -> Connection:
+    """The connection of this event loop; opened, and the daemon started, if need be.
+
+    Raises:
+        MoatNotInstalledError: there is no daemon and none can be started.
+        MoatError: something answers, but not a daemon that we can talk to.
+    """
+    try:
+        state = _loop_state.get()
+    except LookupError:
+        state = _LoopState()
+        _loop_state.set(state)
+    async with state.lock:
+        if state.connection is None or state.connection.closed:
+            state.connection = await _open()
+        return state.connection
+
+
+async def _open() -> Connection:
+    path = socket_path()
+    sock = await _connect_socket(path)
+    if sock is None:
+        await anyio.to_thread.run_sync(start_daemon, abandon_on_cancel=True)
+        sock = await _connect_socket(path)
+        if sock is None:
+            raise MoatNotInstalledError(
+                f"`moat serve --background` succeeded, but nothing listens on {path}"
+            )
+    try:
+        connection = await _handshake(sock, path)
+    except BaseException:
+        sock.close()
+        raise
+    _spawn(connection.run)
+    return connection
+
+
+async def _connect_socket(path: str) -> socket.socket | None:
+    """A connected socket, or None if nobody listens there."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        with anyio.fail_after(CONNECT_TIMEOUT):
+            while True:
+                number = sock.connect_ex(path)
+                if number != errno.EAGAIN:  # too many others connect just now
+                    break
+                await anyio.sleep(0.02)
+        if number in (errno.ENOENT, errno.ECONNREFUSED):
+            sock.close()
+            return None
+        if number != 0:
+            raise MoatError("unavailable", f"{path}: {os.strerror(number)}", number)
+        _check_peer(sock, path)
+        return sock
+    except BaseException as ex:
+        sock.close()
+        if isinstance(ex, TimeoutError):
+            raise MoatError("unavailable", f"{path}: the daemon takes no connection") from None
+        raise
+
+
+def _check_peer(sock: socket.socket, path: str) -> None:
+    """Somebody else's socket may lie in /tmp: what we send must not reach them."""
+    _, uid, _ = peer_credentials(sock)
+    if uid not in (os.geteuid(), 0):
+        raise MoatError("permission", f"{path} belongs to the user with the id {uid}")
+
+
+def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """The pid, uid and gid of whoever listens on the other side."""
+    size = struct.calcsize("3i")
+    pid, uid, gid = struct.unpack(
+        "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    return pid, uid, gid
+
+
+async def _handshake(sock: socket.socket, path: str) -> Connection:
+    from_us = {
+        "type": "hello",
+        "protocol": PROTOCOL_VERSION,
+        "client": f"inspect_moat {__version__}",
+    }
+    sock.sendall(b"".join(bytes(part) for part in encode_frame(from_us)))
+    decoder = FrameDecoder()
+    frames: list[tuple[Message, bytes]] = []
+    try:
+        with anyio.fail_after(CONNECT_TIMEOUT):
+            while not frames:
+                await anyio.wait_readable(sock)
+                data = sock.recv(RECEIVE_SIZE)
+                if not data:
+                    raise MoatError("unavailable", f"{path}: the daemon closed the connection")
+                frames = decoder.feed(data)
+    except (TimeoutError, OSError, ProtocolError) as ex:
+        raise MoatError("unavailable", f"{path}: no greeting from the daemon: {ex!r}") from ex
+    hello, _ = frames[0]
+    if hello.get("type") != "hello":
+        raise MoatError("unavailable", f"{path}: this is not a moat daemon")
+    if hello.get("protocol") != PROTOCOL_VERSION:
+        raise MoatError(
+            "unavailable",
+            f"the moat daemon with the pid {hello.get('pid')} speaks protocol "
+            f"{hello.get('protocol')} (version {hello.get('version')}), this package speaks "
+            f"{PROTOCOL_VERSION}: end that daemon, or install versions that belong together",
+        )
+    return Connection(sock, decoder, hello)
+
+
+def _spawn(function: Callable[[], Awaitable[None]]) -> None:
+    """Start a task that belongs to the event loop and to no scope of the caller."""
+    if _runs_under_trio():
+        import trio
+
+        trio.lowlevel.spawn_system_task(function, name="inspect_moat")
+        return
+    # an empty context: the caller's variables (a sample's, say) would live as long as the loop
+    task = contextvars.Context().run(
+        asyncio.get_running_loop().create_task, _as_coroutine(function)
+    )
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+
+
+def _runs_under_trio() -> bool:
+    trio = sys.modules.get("trio")  # imported by whoever started its loop
+    if trio is None:
+        return False
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _as_coroutine(function: Callable[[], Awaitable[None]]) -> None:
+    await function()
+
+
+_background: set[Any] = set()  # the loop keeps only weak references to its tasks

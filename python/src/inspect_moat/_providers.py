@@ -1,0 +1,151 @@
+"""The providers: `moat`, and drop-ins for evals written for `proxmox` and `vagrant`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from inspect_ai.util import SandboxEnvironmentConfigType, sandboxenv
+from pydantic import BaseModel
+from typing_extensions import override
+
+from ._client import Connection
+from ._config import MoatSandboxEnvironmentConfig
+from ._errors import MoatError
+from ._proxmox_config import ProxmoxSandboxEnvironmentConfig, load_instances
+from ._sandbox import VmSandboxEnvironment, progress_text
+from ._vagrant_config import VagrantSandboxEnvironmentConfig
+from ._wire import Message
+
+
+@sandboxenv(name="moat")
+class MoatSandboxEnvironment(VmSandboxEnvironment):
+    """VMs on this machine."""
+
+    provider = "moat"
+
+    @classmethod
+    @override
+    def config_files(cls) -> list[str]:
+        return ["moat.yaml", "moat.yml", "moat.json"]
+
+    @classmethod
+    @override
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return MoatSandboxEnvironmentConfig.model_validate(config)
+
+    @classmethod
+    @override
+    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
+        if config is None:
+            return MoatSandboxEnvironmentConfig()
+        if isinstance(config, str):
+            return MoatSandboxEnvironmentConfig.from_file(config)
+        if isinstance(config, MoatSandboxEnvironmentConfig):
+            return config
+        raise _wrong_config(cls, config, MoatSandboxEnvironmentConfig)
+
+    @classmethod
+    @override
+    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+        assert isinstance(config, MoatSandboxEnvironmentConfig)
+        return config.to_spec()
+
+    @classmethod
+    @override
+    async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
+        images = {vm["source"]["image"]: None for vm in spec["vms"] if "image" in vm["source"]}
+        for image in images:
+            await _ensure_image(connection, image)
+
+
+@sandboxenv(name="proxmox")
+class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
+    """VMs on Proxmox servers."""
+
+    provider = "proxmox"
+
+    @classmethod
+    @override
+    def default_concurrency(cls) -> int | None:
+        return max(1, len(load_instances()))
+
+    @classmethod
+    @override
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return ProxmoxSandboxEnvironmentConfig.model_validate(config)
+
+    @classmethod
+    @override
+    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
+        if config is None:
+            return ProxmoxSandboxEnvironmentConfig()
+        if isinstance(config, ProxmoxSandboxEnvironmentConfig):
+            return config
+        raise _wrong_config(cls, config, ProxmoxSandboxEnvironmentConfig)
+
+    @classmethod
+    @override
+    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+        assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
+        return config.to_spec()
+
+
+@sandboxenv(name="vagrant")
+class VagrantSandboxEnvironment(VmSandboxEnvironment):
+    """VMs that a Vagrantfile describes."""
+
+    provider = "vagrant"
+
+    @classmethod
+    @override
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return VagrantSandboxEnvironmentConfig.model_validate(config)
+
+    @classmethod
+    @override
+    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
+        if config is None:
+            return VagrantSandboxEnvironmentConfig()
+        if isinstance(config, str):
+            return VagrantSandboxEnvironmentConfig(vagrantfile_path=config)
+        if isinstance(config, VagrantSandboxEnvironmentConfig):
+            return config
+        raise _wrong_config(cls, config, VagrantSandboxEnvironmentConfig)
+
+    @classmethod
+    @override
+    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+        assert isinstance(config, VagrantSandboxEnvironmentConfig)
+        if not os.path.isfile(config.vagrantfile_path):
+            raise ValueError(f"sandbox vagrant: there is no file {config.vagrantfile_path}")
+        return config.to_spec()
+
+
+def _wrong_config(
+    provider: type[VmSandboxEnvironment], config: object, wanted: type[BaseModel]
+) -> ValueError:
+    return ValueError(
+        f"sandbox {provider.provider}: the configuration is a {type(config).__name__}, "
+        f"it should be a {wanted.__name__}"
+    )
+
+
+async def _ensure_image(connection: Connection, image: str) -> None:
+    try:
+        await connection.request("image.inspect", {"image": image}, timeout=30)
+        return
+    except MoatError as ex:
+        if ex.kind != "not_found":
+            raise
+    print(f"moat: building the image {image} (once; it is kept)", flush=True)
+    last = ""
+
+    def show(message: Message) -> None:
+        nonlocal last
+        text = str(message.get("text", ""))
+        if text != last:
+            last = text
+            print(f"moat: {image}: {progress_text(message)}", flush=True)
+
+    await connection.request("image.build", {"image": image}, progress=show)

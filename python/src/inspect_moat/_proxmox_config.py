@@ -1,0 +1,279 @@
+"""Configuration classes with the names and fields that evals for the Proxmox plugin import.
+
+Old and new versions of that plugin are understood: `await_before_next_vm` of the old one,
+`depends_on` and `healthcheck` of the new one, the server's address in the configuration (old) or
+in a pool file (new). Unknown fields are ignored, as that plugin does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
+
+from ._checks import NicView, SubnetView, VmView, VnetView, check_one_source, check_sandbox
+from ._config import HealthCheck, MacAddress, OsType, VmName
+
+DEFAULT_PORT = 8006
+
+
+class _ProxmoxModel(BaseModel):
+    # hide_input_in_errors: a password in the wrong place must not end up in a log
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+
+class DhcpRange(_ProxmoxModel):
+    """Addresses that DHCP may give away, both ends included."""
+
+    start: IPvAnyAddress
+    end: IPvAnyAddress
+
+
+class SubnetConfig(_ProxmoxModel):
+    """An IP network; `snat` decides whether its VMs may talk to the world outside."""
+
+    cidr: IPvAnyNetwork
+    gateway: IPvAnyAddress
+    snat: bool
+    dhcp_ranges: tuple[DhcpRange, ...]
+
+
+class VnetConfig(_ProxmoxModel):
+    """A virtual network; network cards refer to it by its alias."""
+
+    alias: str | None = Field(default=None, max_length=256)
+    subnets: tuple[SubnetConfig, ...] = ()
+    vlan_aware: bool = False
+
+
+class SdnConfig(_ProxmoxModel):
+    """The networks of a sandbox; without `use_pve_ipam_dnsnmasq` (sic) they have no DHCP."""
+
+    vnet_configs: tuple[VnetConfig, ...]
+    use_pve_ipam_dnsnmasq: bool = True
+    isolated: bool = False
+
+
+SdnConfigType = SdnConfig | Literal["auto"] | None
+
+
+class VmSourceConfig(_ProxmoxModel):
+    """Where a VM's disk comes from: exactly one of these."""
+
+    existing_vm_template_tag: str | None = None
+    ova: Path | None = None
+    built_in: str | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> VmSourceConfig:
+        check_one_source(self)
+        return self
+
+
+class VmNicConfig(_ProxmoxModel):
+    """A network card; a static address needs a MAC address."""
+
+    vnet_alias: str
+    mac: MacAddress | None = None
+    ipv4: IPvAnyAddress | None = None
+    vlan_tag: int | None = Field(default=None, ge=1, le=4094, strict=True)
+
+    @model_validator(mode="after")
+    def _static_address_needs_mac(self) -> VmNicConfig:
+        if self.ipv4 is not None and self.mac is None:
+            raise ValueError("ipv4: a static address needs a mac as well")
+        return self
+
+
+class VmConfig(_ProxmoxModel):
+    """A virtual machine."""
+
+    vm_source_config: VmSourceConfig
+    name: VmName | None = None
+    ram_mb: int | None = Field(default=2048, ge=1)
+    vcpus: int | None = Field(default=2, ge=1)
+    nics: tuple[VmNicConfig, ...] | None = None
+    is_sandbox: bool = True
+    uefi_boot: bool = False
+    disk_controller: Literal["scsi", "ide"] | None = None
+    nic_controller: Literal["virtio", "e1000"] | None = None
+    firewall: bool = False
+    os_type: OsType | None = "l26"
+    vga: Literal["none", "std"] = "none"
+    tablet: bool = False
+    cpu: str | None = None
+    await_before_next_vm: bool = False
+    depends_on: tuple[str, ...] = ()
+    healthcheck: HealthCheck | None = None
+
+    @property
+    def requires_guest_agent(self) -> bool:
+        """Whether something has to be run inside the VM."""
+        return self.is_sandbox or self.healthcheck is not None
+
+
+class HttpHeader(_ProxmoxModel):
+    """A header to send along with each request to a server."""
+
+    name: str
+    value: SecretStr
+
+
+class ProxmoxInstanceConfig(_ProxmoxModel):
+    """A Proxmox server."""
+
+    instance_id: str
+    pool_id: str
+    host: str
+    port: int
+    user: str
+    user_realm: str
+    password: SecretStr
+    node: str
+    verify_tls: bool
+    image_storage: str = Field(
+        default_factory=lambda: os.environ.get("PROXMOX_IMAGE_STORAGE", "local-lvm")
+    )
+    extra_headers: tuple[HttpHeader, ...] = ()
+
+
+class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
+    """A sandbox on a Proxmox server: VMs, and the networks between them.
+
+    The fields from `host` on are those of old versions, for one server named in the eval itself.
+    """
+
+    instance_pool_id: str = "default"
+    sdn_config: SdnConfigType = "auto"
+    vms_config: tuple[VmConfig, ...] = (
+        VmConfig(vm_source_config=VmSourceConfig(built_in="ubuntu24.04")),
+    )
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    user_realm: str | None = None
+    # not written to eval logs; a retry takes it from the environment again
+    password: SecretStr | None = Field(default=None, exclude=True)
+    node: str | None = None
+    verify_tls: bool | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ProxmoxSandboxEnvironmentConfig:
+        vnets = None
+        if isinstance(self.sdn_config, SdnConfig):
+            vnets = [_vnet_view(i, v) for i, v in enumerate(self.sdn_config.vnet_configs)]
+        names = self.vm_names()
+        check_sandbox([_vm_view(i, names[i], vm) for i, vm in enumerate(self.vms_config)], vnets)
+        return self
+
+    def vm_names(self) -> tuple[str, ...]:
+        """The names of the VMs in their order, with one made up for those that have none."""
+        names: list[str] = []
+        default_given = False
+        for index, vm in enumerate(self.vms_config):
+            unnamed = "default" if vm.is_sandbox and not default_given else f"vm-{index + 1}"
+            names.append(vm.name or unnamed)
+            default_given = default_given or vm.is_sandbox
+        return tuple(names)
+
+    def to_spec(self) -> dict[str, Any]:
+        """The specification for the daemon."""
+        names = self.vm_names()
+        spec: dict[str, Any] = {
+            "driver": "proxmox",
+            "pool": self.instance_pool_id,
+            "vms": [_vm_to_spec(names[i], vm) for i, vm in enumerate(self.vms_config)],
+            "networks": self.sdn_config,
+        }
+        if isinstance(self.sdn_config, SdnConfig):
+            spec["networks"] = _networks_to_spec(self.sdn_config)
+        return spec
+
+
+def load_instances() -> tuple[ProxmoxInstanceConfig, ...]:
+    """The servers that PROXMOX_CONFIG_FILE, or else PROXMOX_HOST and its companions, name."""
+    file = os.environ.get("PROXMOX_CONFIG_FILE")
+    if file and os.path.exists(file):
+        with open(file, encoding="utf-8") as stream:
+            content = json.load(stream)
+        return tuple(ProxmoxInstanceConfig(**entry) for entry in content.get("instances", ()))
+    host = os.environ.get("PROXMOX_HOST")
+    if not host:
+        return ()
+    return (
+        ProxmoxInstanceConfig(
+            instance_id="default",
+            pool_id="default",
+            host=host,
+            port=int(os.environ.get("PROXMOX_PORT", DEFAULT_PORT)),
+            user=os.environ.get("PROXMOX_USER", "root"),
+            user_realm=os.environ.get("PROXMOX_REALM", "pam"),
+            password=SecretStr(os.environ.get("PROXMOX_PASSWORD", "password")),
+            node=os.environ.get("PROXMOX_NODE", "proxmox"),
+            verify_tls=os.environ.get("PROXMOX_VERIFY_TLS", "1") == "1",
+        ),
+    )
+
+
+def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:
+    spec = vm.model_dump(
+        mode="json",
+        exclude_defaults=True,
+        exclude_none=True,
+        exclude={"vm_source_config", "nics", "name"},
+    )
+    source = vm.vm_source_config.model_dump(mode="json", exclude_none=True)
+    if vm.vm_source_config.ova is not None:
+        source = {"ova": str(vm.vm_source_config.ova.absolute())}
+    spec.update(name=name, source=source)
+    if vm.healthcheck is not None:
+        spec["healthcheck"] = vm.healthcheck.to_spec()
+    if vm.nics is not None:
+        spec["nics"] = [_nic_to_spec(nic) for nic in vm.nics]
+    return spec
+
+
+def _nic_to_spec(nic: VmNicConfig) -> dict[str, Any]:
+    spec = nic.model_dump(mode="json", exclude_none=True)
+    spec["vnet"] = spec.pop("vnet_alias")
+    return spec
+
+
+def _networks_to_spec(sdn: SdnConfig) -> dict[str, Any]:
+    vnets = []
+    for index, vnet in enumerate(sdn.vnet_configs):
+        spec = vnet.model_dump(mode="json")
+        spec["alias"] = vnet.alias or f"net-{index + 1}"
+        spec["dhcp"] = sdn.use_pve_ipam_dnsnmasq
+        if sdn.isolated:
+            for subnet in spec["subnets"]:
+                subnet["snat"] = False
+        vnets.append(spec)
+    return {"vnets": vnets}
+
+
+def _vm_view(index: int, name: str, vm: VmConfig) -> VmView:
+    place = f"vms_config[{index}]"
+    nics = [
+        NicView(f"{place}.nics[{i}]", nic.vnet_alias, nic.mac, nic.ipv4, nic.vlan_tag, "vnet_alias")
+        for i, nic in enumerate(vm.nics or ())
+    ]
+    return VmView(place, name, vm.is_sandbox, vm.depends_on, nics)
+
+
+def _vnet_view(index: int, vnet: VnetConfig) -> VnetView:
+    place = f"sdn_config.vnet_configs[{index}]"
+    subnets = [
+        SubnetView(
+            f"{place}.subnets[{i}]",
+            subnet.cidr,
+            subnet.gateway,
+            [(entry.start, entry.end) for entry in subnet.dhcp_ranges],
+        )
+        for i, subnet in enumerate(vnet.subnets)
+    ]
+    return VnetView(place, vnet.alias, vnet.vlan_aware, subnets)

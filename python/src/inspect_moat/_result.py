@@ -1,0 +1,91 @@
+"""What the daemon says about the end of a command, as Inspect wants to hear it. Pure."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from inspect_ai.util import ExecResult
+
+from ._client import Reply
+
+_CANNOT_RUN = 126
+
+
+def to_exec_result(
+    reply: Reply, command: str, user: str | None, timeout: int | None, output_max: int
+) -> ExecResult[str]:
+    """The result of a command.
+
+    Raises:
+        TimeoutError: it took too long; with the output so far as `truncated_output`.
+        PermissionError: the user may not run it.
+    """
+    stdout = decode_tail(reply.stdout, output_max)
+    stderr = decode_tail(reply.stderr, output_max)
+    if reply.result.get("timed_out"):
+        raise timeout_error(timeout, stdout + stderr)
+    failure = reply.result.get("failure")
+    if isinstance(failure, dict):
+        return _not_started(failure, reply.result, command, user)
+    code = reply.result.get("exit_code")
+    code = code if isinstance(code, int) else _CANNOT_RUN
+    return ExecResult(success=code == 0, returncode=code, stdout=stdout, stderr=stderr)
+
+
+def timeout_error(timeout: int | None, output: str) -> TimeoutError:
+    """What Inspect expects of a command that took too long."""
+    error = TimeoutError(f"the command timed out after {timeout} seconds")
+    if output:
+        error.truncated_output = output  # type: ignore[attr-defined]
+    return error
+
+
+def refused(message: str) -> ExecResult[str]:
+    """The result of a command that no system could run, such as one with a NUL in it."""
+    return ExecResult(success=False, returncode=_CANNOT_RUN, stdout="", stderr=f"{message}\n")
+
+
+def _not_started(
+    failure: dict[str, Any], exit: dict[str, Any], command: str, user: str | None
+) -> ExecResult[str]:
+    stage = failure.get("stage")
+    number = failure.get("errno")
+    message = str(failure.get("message", "it could not be started"))
+    if stage in ("exec", "cwd") and number in (errno.EACCES, errno.EPERM):
+        raise PermissionError(number, message, command)
+    if stage == "user" and user and user not in message:
+        message = f"{user}: {message}"
+    code = exit.get("exit_code")
+    return ExecResult(
+        success=False,
+        returncode=code if isinstance(code, int) and code else _CANNOT_RUN,
+        stdout="",
+        stderr=f"{message}\n",
+    )
+
+
+def decode_tail(data: bytes, size_max: int) -> str:
+    """The text, or as much of its end as is at most `size_max` bytes long in UTF-8.
+
+    The daemon cuts at a byte, possibly inside a character, and an invalid byte becomes a
+    replacement character of three bytes: without the second look the text could be larger than
+    Inspect's limit, and Inspect would refuse it altogether.
+    """
+    if len(data) >= size_max:
+        data = _from_whole_character(data[-size_max:])
+    text = data.decode("utf-8", "replace")
+    if text.isascii():
+        return text
+    encoded = text.encode("utf-8")
+    if len(encoded) <= size_max:
+        return text
+    return _from_whole_character(encoded[-size_max:]).decode("utf-8")
+
+
+def _from_whole_character(data: bytes) -> bytes:
+    """Without the up to three bytes at the start that are the rest of a character."""
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return data[start:]

@@ -1,0 +1,458 @@
+"""The sandbox environment that all providers of this package share."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import sys
+from collections.abc import Awaitable, Callable
+from logging import getLogger
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+import anyio
+from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxConnection,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
+    trace_action,
+)
+from pydantic import BaseModel, ValidationError
+from typing_extensions import override
+
+from ._client import Connection, Reply
+from ._config import describe
+from ._connect import connect
+from ._daemon import find_binary
+from ._errors import (
+    MoatError,
+    MoatNotInstalledError,
+    to_exception,
+    to_read_exception,
+    to_vm_exception,
+    to_write_exception,
+)
+from ._labels import cleanup_labels, sample_labels
+from ._result import refused, timeout_error, to_exec_result
+from ._running import RunningSandbox, running_sandboxes
+from ._wire import FrameTooLargeError, Message
+
+logger = getLogger(__name__)
+
+TRACE = "moat"
+# How much longer than its command's own timeout an exec may take before the VM counts as stuck.
+EXEC_GRACE = 30.0
+FILE_TIMEOUT = 600.0
+REMOVE_TIMEOUT = 120.0
+QUERY_TIMEOUT = 30.0
+# The limits of Inspect's contract for commands that are tried again after a timeout.
+RETRY_TIMEOUTS = (60, 30)
+RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR")
+
+T = TypeVar("T")
+
+
+class VmSandboxEnvironment(SandboxEnvironment):
+    """One VM of a sandbox. The class methods manage whole sandboxes."""
+
+    provider: ClassVar[str]
+
+    def __init__(self, connection: Connection, sandbox_id: str, vm_name: str) -> None:
+        super().__init__()
+        self._connection = connection
+        self.sandbox_id = sandbox_id
+        self.vm_name = vm_name
+
+    # What a provider has to say about its configuration.
+
+    @classmethod
+    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
+        """The provider's own model of what the user wrote."""
+        raise NotImplementedError
+
+    @classmethod
+    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+        """The sandbox specification for the daemon."""
+        raise NotImplementedError
+
+    @classmethod
+    async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
+        """What is done once for a specification, before the samples start."""
+
+    # The life of a sandbox.
+
+    @classmethod
+    @override
+    async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
+        spec = cls._spec(config)
+        try:
+            connection = await connect()
+            await connection.request("validate", {"spec": spec}, timeout=QUERY_TIMEOUT)
+            await cls.prepare(connection, spec)
+        except MoatError as ex:
+            raise PrerequisiteError(f"sandbox {cls.provider}: {ex.message}") from ex
+        except MoatNotInstalledError as ex:
+            raise PrerequisiteError(str(ex)) from ex
+
+    @classmethod
+    @override
+    async def sample_init(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        metadata: dict[str, str],
+    ) -> dict[str, SandboxEnvironment]:
+        spec = cls._spec(config)
+        labels = sample_labels(cls.provider, task_name, metadata)
+        try:
+            connection = await connect()
+            with trace_action(logger, TRACE, f"up {labels}"):
+                result = await _up(connection, {"spec": spec, "labels": labels})
+        except MoatError as ex:
+            raise to_exception(ex) from ex
+        sandbox_id = str(result["sandbox"])
+        running_sandboxes()[sandbox_id] = RunningSandbox(
+            sandbox_id,
+            cls.provider,
+            connection,
+            labels.get("sample", ""),
+            labels.get("epoch", ""),
+            [str(vm["name"]) for vm in result["vms"]],
+        )
+        return cls._environments(connection, sandbox_id, result["vms"])
+
+    @classmethod
+    def _environments(
+        cls, connection: Connection, sandbox_id: str, vms: list[dict[str, Any]]
+    ) -> dict[str, SandboxEnvironment]:
+        """The VMs by name, and the default one as "default" as well, before all others."""
+        usable = [vm for vm in vms if vm.get("sandbox", True)]
+        default = next((vm for vm in usable if vm.get("default")), usable[0])
+        environments: dict[str, SandboxEnvironment] = {
+            "default": cls(connection, sandbox_id, default["name"])
+        }
+        for vm in usable:
+            if vm is default:
+                environments.setdefault(vm["name"], environments["default"])
+            else:
+                environments[vm["name"]] = cls(connection, sandbox_id, vm["name"])
+        return environments
+
+    @classmethod
+    @override
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        ids = {
+            environment.sandbox_id
+            for environment in environments.values()
+            if isinstance(environment, VmSandboxEnvironment)
+        }
+        running = running_sandboxes()
+        for sandbox_id in ids:
+            entry = running.pop(sandbox_id, None)
+            if entry is not None:
+                await _remove(entry)
+
+    @classmethod
+    @override
+    async def task_cleanup(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool
+    ) -> None:
+        running = running_sandboxes()
+        mine = [entry for entry in running.values() if entry.provider == cls.provider]
+        for entry in mine:
+            del running[entry.id]
+        if cleanup:
+            for entry in mine:
+                await _remove(entry)
+            return
+        kept = [entry for entry in mine if await _detach(entry)]
+        if kept:
+            print(_kept_notice(cls.provider, kept))
+
+    @classmethod
+    @override
+    async def cli_cleanup(cls, id: str | None) -> None:
+        args: dict[str, Any] = (
+            {"labels": cleanup_labels(cls.provider)} if id is None else {"sandboxes": [id]}
+        )
+        try:
+            connection = await connect()
+            reply = await connection.request("rm", args)
+        except (MoatError, MoatNotInstalledError) as ex:
+            print(f"moat: {ex}", file=sys.stderr)
+            raise SystemExit(1) from None
+        removed = reply.result.get("removed", [])
+        print(f"Removed {len(removed)} sandbox(es){': ' if removed else ''}{' '.join(removed)}")
+
+    @classmethod
+    @override
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        raise NotImplementedError
+
+    @classmethod
+    @override
+    def default_concurrency(cls) -> int | None:
+        return os.cpu_count() or 1
+
+    @override
+    def default_polling_interval(self) -> float:
+        return 0.2
+
+    @classmethod
+    def _spec(cls, config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
+        try:
+            return cls.to_spec(cls.parse_config(config))
+        except ValidationError as ex:
+            raise ValueError(f"sandbox {cls.provider}: {describe(ex)}") from None
+
+    # Commands and files.
+
+    @override
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        if any("\0" in argument for argument in cmd):
+            return refused("a command cannot contain a NUL character")
+        # read at each call: Inspect changes it for the duration of a call
+        output_max = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        args = self._args(argv=[_valid_text(argument) for argument in cmd], capture=True)
+        args["output_max"] = output_max
+        if cwd:
+            args["cwd"] = cwd
+        if env:
+            args["env"] = {key: _valid_text(value) for key, value in env.items()}
+        if user:
+            args["user"] = user
+        data = _valid_text(input).encode("utf-8") if isinstance(input, str) else input
+        command = cmd[0] if cmd else ""
+        try:
+            reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
+        except FrameTooLargeError:
+            return refused(f"{command}: {os.strerror(errno.E2BIG)}")
+        except MoatError as ex:
+            if ex.kind == "timeout":
+                raise timeout_error(timeout, "") from ex
+            raise to_vm_exception(ex) from ex
+        return to_exec_result(reply, command, user, timeout, output_max)
+
+    async def _exec_with_retries(
+        self, args: dict[str, Any], input: bytes | None, timeout: int | None, retry: bool
+    ) -> Reply:
+        """Run a command; again, with less time, if no answer came at all.
+
+        A command that ran and took too long is an answer. Running that one again would do its work
+        twice and time out again.
+        """
+        if timeout is None:
+            return await self._connection.request("exec", args, input=input)
+        retries = [min(timeout, limit) for limit in RETRY_TIMEOUTS] if retry else []
+        for seconds in (timeout, *retries):
+            try:
+                return await self._connection.request(
+                    "exec",
+                    {**args, "timeout": seconds},
+                    input=input,
+                    timeout=seconds + EXEC_GRACE,
+                )
+            except MoatError as ex:
+                if ex.kind != "timeout":
+                    raise
+                last = ex
+        raise last
+
+    @override
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        data = contents.encode("utf-8") if isinstance(contents, str) else contents
+        if "\0" in file:
+            raise ValueError("a file's path cannot contain a NUL character")
+        try:
+            await self._connection.request(
+                "write", self._args(path=file), input=bytes(data), timeout=FILE_TIMEOUT
+            )
+        except MoatError as ex:
+            raise to_write_exception(ex, file) from ex
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    @override
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        if "\0" in file or not _is_valid_text(file):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+        size_max = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        try:
+            reply = await self._connection.request(
+                "read", self._args(path=file, max=size_max), timeout=FILE_TIMEOUT
+            )
+        except MoatError as ex:
+            raise to_read_exception(ex, file) from ex
+        if len(reply.body) > size_max:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+        return reply.body.decode("utf-8") if text else reply.body
+
+    @override
+    async def connection(self, *, user: str | None = None) -> SandboxConnection:
+        try:
+            reply = await self._connection.request(
+                "ls", {"sandbox": self.sandbox_id}, timeout=QUERY_TIMEOUT
+            )
+        except MoatError as ex:
+            raise ConnectionError(f"the sandbox is not running: {ex.message}") from ex
+        vms = [vm for sandbox in reply.result["sandboxes"] for vm in sandbox["vms"]]
+        vm = next((vm for vm in vms if vm["name"] == self.vm_name), None)
+        if vm is None or vm["state"] != "running":
+            raise ConnectionError(f"the VM {self.vm_name} is not running")
+        return SandboxConnection(
+            type=self.provider,
+            command=_shell_command(self.sandbox_id, self.vm_name, user),
+            container=self.sandbox_id,
+        )
+
+    # Reached by sandbox().as_type(VmSandboxEnvironment), or a subclass.
+
+    async def create_snapshot(self, snapshot_name: str) -> None:
+        """Save the state of the whole sandbox: disks, memory and running processes.
+
+        Raises:
+            NotImplementedError: the driver cannot do it.
+        """
+        await self._snapshot("snapshot", snapshot_name)
+
+    async def restore_snapshot(self, snapshot_name: str) -> None:
+        """Put the whole sandbox back to a state that was saved.
+
+        Raises:
+            LookupError: there is no snapshot of that name.
+            NotImplementedError: the driver cannot do it.
+        """
+        await self._snapshot("restore", snapshot_name)
+
+    async def _snapshot(self, op: str, name: str) -> None:
+        try:
+            with trace_action(logger, TRACE, f"{op} {self.sandbox_id} {name}"):
+                await self._connection.request(op, {"sandbox": self.sandbox_id, "name": name})
+        except MoatError as ex:
+            raise to_exception(ex) from ex
+
+    def _args(self, **more: Any) -> dict[str, Any]:
+        return {"sandbox": self.sandbox_id, "vm": self.vm_name, **more}
+
+
+async def _up(connection: Connection, args: dict[str, Any]) -> dict[str, Any]:
+    """Make a sandbox. If it fails or is cancelled, nothing is left of it.
+
+    Inspect does not clean up after a sample_init that did not return. The daemon removes what was
+    half made; what was finished in the very moment of the cancellation is removed here.
+    """
+    call = await connection.start("up", args)
+    try:
+        return (await call.wait()).result
+    except BaseException:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(REMOVE_TIMEOUT):
+            call.cancel()
+            await _ignoring_errors(lambda: _remove_result_of(connection, call.wait))
+        raise
+
+
+async def _remove_result_of(connection: Connection, wait: Callable[[], Awaitable[Reply]]) -> None:
+    reply = await wait()
+    await connection.request("rm", {"sandboxes": [reply.result["sandbox"]]})
+
+
+async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await step()
+    except MoatError as ex:
+        logger.debug("moat: after a cancelled up: %s", ex.message)
+
+
+async def _remove(entry: RunningSandbox) -> None:
+    """Remove a sandbox. What cannot be removed now is removed when the connection ends."""
+    try:
+        with trace_action(logger, TRACE, f"rm {entry.id}"):
+            await entry.connection.request("rm", {"sandboxes": [entry.id]}, timeout=REMOVE_TIMEOUT)
+    except MoatError as ex:
+        if ex.kind not in ("not_found", "unavailable"):
+            logger.warning("moat: sandbox %s could not be removed: %s", entry.id, ex.message)
+
+
+async def _detach(entry: RunningSandbox) -> bool:
+    try:
+        await entry.connection.request("detach", {"sandbox": entry.id}, timeout=QUERY_TIMEOUT)
+    except MoatError as ex:
+        logger.warning("moat: sandbox %s could not be kept: %s", entry.id, ex.message)
+        return False
+    return True
+
+
+def _kept_notice(provider: str, kept: list[RunningSandbox]) -> str:
+    lines = ["", "Sandboxes that are still running:", ""]
+    for entry in kept:
+        what = f"sample {entry.sample}, epoch {entry.epoch}" if entry.epoch else entry.sample
+        lines.append(f"  {entry.id}  {what}  ({', '.join(entry.vms)})")
+    moat = shlex.join(_moat_command())
+    lines += [
+        "",
+        f"Look around in one:  {moat} shell {kept[0].id}",
+        f"List them:           {moat} ls",
+        f"Remove one:          inspect sandbox cleanup {provider} {kept[0].id}",
+        f"Remove all:          inspect sandbox cleanup {provider}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _moat_command() -> list[str]:
+    """How to call moat in another terminal, where our environment variables may not be set."""
+    settings = [f"{name}={os.environ[name]}" for name in RUNTIME_VARIABLES if name in os.environ]
+    return [*(["env", *settings] if settings else []), find_binary()]
+
+
+def _shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
+    options = ["--user", user] if user else []
+    return shlex.join([*_moat_command(), "shell", *options, sandbox_id, vm_name])
+
+
+def _valid_text(text: str) -> str:
+    """Text with half characters replaced (models do produce them); there is no UTF-8 for those."""
+    return (
+        text
+        if _is_valid_text(text)
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
+
+
+def _is_valid_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def progress_text(message: Message) -> str:
+    """A progress frame in words."""
+    done, total = message.get("done"), message.get("total")
+    counted = f" ({done}/{total})" if done is not None and total else ""
+    return f"{message.get('text', '')}{counted}"

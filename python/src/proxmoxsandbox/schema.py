@@ -1,0 +1,32 @@
+"""The configuration classes, at the path where evals import them from."""
+
+from inspect_moat._config import HealthCheck, OsType
+from inspect_moat._proxmox_config import (
+    DhcpRange,
+    HttpHeader,
+    ProxmoxInstanceConfig,
+    ProxmoxSandboxEnvironmentConfig,
+    SdnConfig,
+    SdnConfigType,
+    SubnetConfig,
+    VmConfig,
+    VmNicConfig,
+    VmSourceConfig,
+    VnetConfig,
+)
+
+__all__ = [
+    "DhcpRange",
+    "HealthCheck",
+    "HttpHeader",
+    "OsType",
+    "ProxmoxInstanceConfig",
+    "ProxmoxSandboxEnvironmentConfig",
+    "SdnConfig",
+    "SdnConfigType",
+    "SubnetConfig",
+    "VmConfig",
+    "VmNicConfig",
+    "VmSourceConfig",
+    "VnetConfig",
+]

@@ -1,0 +1,27 @@
+"""Fixtures of all tests of the Python package."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import inspect_moat._registry  # noqa: F401  (registers the providers, installed or not)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Inspect runs under both."""
+    return str(request.param)
+
+
+@pytest.fixture
+def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime directory for one test; its path is short, as a socket's has to be."""
+    directory = Path(tempfile.mkdtemp(prefix="moat-"))
+    monkeypatch.setenv("MOAT_RUNTIME_DIR", str(directory))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)

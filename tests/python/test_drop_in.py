@@ -1,0 +1,237 @@
+"""Evals written for the Proxmox and Vagrant plugins: their imports, fields and configurations."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import pytest
+from inspect_ai.util import SandboxEnvironmentSpec
+from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
+from pydantic import SecretStr, ValidationError
+
+from proxmoxsandbox._proxmox_sandbox_environment import (
+    ProxmoxSandboxEnvironment,
+    ProxmoxSandboxEnvironmentConfig,
+)
+from proxmoxsandbox.schema import (
+    DhcpRange,
+    HealthCheck,
+    ProxmoxInstanceConfig,
+    SdnConfig,
+    SubnetConfig,
+    VmConfig,
+    VmNicConfig,
+    VmSourceConfig,
+    VnetConfig,
+)
+from vagrantsandbox import SandboxUnrecoverableError
+from vagrantsandbox.vagrant_sandbox_provider import (
+    VagrantSandboxEnvironment,
+    VagrantSandboxEnvironmentConfig,
+)
+
+PASSWORD = "correct horse"
+
+
+def ubuntu(**fields: object) -> VmConfig:
+    source = VmSourceConfig(built_in="ubuntu24.04")
+    return VmConfig.model_validate({"vm_source_config": source, **fields})
+
+
+def full_config() -> ProxmoxSandboxEnvironmentConfig:
+    return ProxmoxSandboxEnvironmentConfig(
+        vms_config=(
+            VmConfig(
+                vm_source_config=VmSourceConfig(built_in="ubuntu24.04"),
+                name="romeo",
+                ram_mb=512,
+                vcpus=4,
+                nics=(
+                    VmNicConfig(
+                        vnet_alias="my special vnet",
+                        mac="52:54:00:12:34:56",
+                        ipv4=ip_address("192.168.20.10"),
+                    ),
+                ),
+                await_before_next_vm=True,
+            ),
+            VmConfig(
+                vm_source_config=VmSourceConfig(ova=Path("victim.ova")),
+                name="victim",
+                is_sandbox=False,
+                os_type="win10",
+                disk_controller="ide",
+                nics=(),
+                depends_on=("romeo",),
+                healthcheck=HealthCheck(test=("true",)),
+            ),
+        ),
+        sdn_config=SdnConfig(
+            vnet_configs=(
+                VnetConfig(
+                    alias="my special vnet",
+                    subnets=(
+                        SubnetConfig(
+                            cidr=ip_network("192.168.20.0/24"),
+                            gateway=ip_address("192.168.20.1"),
+                            snat=True,
+                            dhcp_ranges=(
+                                DhcpRange(
+                                    start=ip_address("192.168.20.50"),
+                                    end=ip_address("192.168.20.100"),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            use_pve_ipam_dnsnmasq=False,
+        ),
+    )
+
+
+def test_providers_are_registered() -> None:
+    assert registry_find_sandboxenv("proxmox") is ProxmoxSandboxEnvironment
+    assert registry_find_sandboxenv("vagrant") is VagrantSandboxEnvironment
+
+
+def test_proxmox_spec() -> None:
+    spec = full_config().to_spec()
+    assert json.loads(json.dumps(spec)) == spec
+    assert spec["driver"] == "proxmox"
+    assert spec["pool"] == "default"
+    romeo, victim = spec["vms"]
+    assert romeo["nics"] == [
+        {"vnet": "my special vnet", "mac": "52:54:00:12:34:56", "ipv4": "192.168.20.10"}
+    ]
+    assert romeo["await_before_next_vm"] is True
+    assert victim["source"] == {"ova": str(Path("victim.ova").absolute())}
+    assert victim["depends_on"] == ["romeo"]
+    vnet = spec["networks"]["vnets"][0]
+    assert vnet["dhcp"] is False
+    assert vnet["subnets"][0]["dhcp_ranges"] == [
+        {"start": "192.168.20.50", "end": "192.168.20.100"}
+    ]
+
+
+def test_proxmox_defaults() -> None:
+    spec = ProxmoxSandboxEnvironmentConfig().to_spec()
+    assert spec["vms"] == [{"name": "default", "source": {"built_in": "ubuntu24.04"}}]
+    assert spec["networks"] == "auto"
+    assert ProxmoxSandboxEnvironmentConfig(sdn_config=None).to_spec()["networks"] is None
+
+
+def test_old_configurations_without_names() -> None:
+    config = ProxmoxSandboxEnvironmentConfig(
+        vms_config=(ubuntu(is_sandbox=False), ubuntu(), ubuntu(name=None))
+    )
+    assert config.vm_names() == ("vm-1", "default", "vm-3")
+
+
+def test_an_isolated_network_has_no_way_out() -> None:
+    config = full_config()
+    assert isinstance(config.sdn_config, SdnConfig)
+    sdn = config.sdn_config.model_copy(update={"isolated": True})
+    spec = config.model_copy(update={"sdn_config": sdn}).to_spec()
+    assert spec["networks"]["vnets"][0]["subnets"][0]["snat"] is False
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda: VmSourceConfig(), "exactly one of existing_vm_template_tag, ova, built_in"),
+        (lambda: VmSourceConfig(built_in="debian13", ova=Path("x")), "not ova and built_in"),
+        (lambda: VmNicConfig(vnet_alias="a", ipv4=ip_address("10.0.0.1")), "needs a mac"),
+        (lambda: ubuntu(name="no_underscores"), "not a host name"),
+        (
+            lambda: ProxmoxSandboxEnvironmentConfig(vms_config=(ubuntu(is_sandbox=False),)),
+            "is_sandbox=True",
+        ),
+        (
+            lambda: ProxmoxSandboxEnvironmentConfig(
+                vms_config=(ubuntu(nics=({"vnet_alias": "b"},)),),
+                sdn_config=SdnConfig(vnet_configs=(VnetConfig(alias="a"),)),
+            ),
+            r'vms_config\[0\]\.nics\[0\]\.vnet_alias: no network has the alias "b"',
+        ),
+    ],
+)
+def test_proxmox_refuses(build: object, text: str) -> None:
+    assert callable(build)
+    with pytest.raises(ValidationError, match=text):
+        build()
+
+
+def test_proxmox_configuration_is_hashable_and_survives_a_log() -> None:
+    config = full_config()
+    assert hash(config) == hash(full_config())
+    spec = SandboxEnvironmentSpec("proxmox", config)
+    assert SandboxEnvironmentSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_secrets_are_not_printed() -> None:
+    server = ProxmoxInstanceConfig(
+        instance_id="a",
+        pool_id="b",
+        host="h",
+        port=1,
+        user="u",
+        user_realm="pam",
+        password=SecretStr(PASSWORD),
+        node="n",
+        verify_tls=True,
+    )
+    old = ProxmoxSandboxEnvironmentConfig(password=SecretStr(PASSWORD))
+    for text in (repr(server), server.model_dump_json(), repr(old), old.model_dump_json()):
+        assert PASSWORD not in text
+    with pytest.raises(ValidationError) as caught:
+        ProxmoxInstanceConfig.model_validate({"password": PASSWORD, "port": PASSWORD})
+    assert PASSWORD not in str(caught.value)
+
+
+def test_concurrency_is_the_number_of_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = {
+        "pool_id": "p", "host": "h", "port": 8006, "user": "root", "user_realm": "pam",
+        "password": PASSWORD, "node": "n", "verify_tls": False,
+    }  # fmt: skip
+    file = tmp_path / "servers.json"
+    file.write_text(
+        json.dumps({"instances": [{**server, "instance_id": str(i)} for i in range(3)]})
+    )
+    monkeypatch.setenv("PROXMOX_CONFIG_FILE", str(file))
+    assert ProxmoxSandboxEnvironment.default_concurrency() == 3
+    monkeypatch.delenv("PROXMOX_CONFIG_FILE")
+    monkeypatch.delenv("PROXMOX_HOST", raising=False)
+    assert ProxmoxSandboxEnvironment.default_concurrency() == 1
+
+
+def test_vagrant_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VAGRANTFILE_PATH", raising=False)
+    assert VagrantSandboxEnvironmentConfig().vagrantfile_path == "./Vagrantfile"
+    monkeypatch.setenv("VAGRANTFILE_PATH", "other")
+    assert VagrantSandboxEnvironmentConfig().vagrantfile_path == "other"
+    config = VagrantSandboxEnvironmentConfig.model_validate(
+        {"primary_vm_name": "attacker", "vagrantfile_env_vars": {"BOX": "debian"}}
+    )
+    assert config.vagrantfile_env_vars == (("BOX", "debian"),)
+    assert hash(config) == hash(config.model_copy())
+    assert config.to_spec() == {
+        "driver": "vagrant",
+        "native": {
+            "vagrantfile": str(tmp_path / "other"),
+            "primary_vm": "attacker",
+            "env": {"BOX": "debian"},
+        },
+    }
+    assert issubclass(SandboxUnrecoverableError, Exception)
+
+
+def test_a_missing_vagrantfile_is_named(tmp_path: Path) -> None:
+    config = VagrantSandboxEnvironmentConfig(vagrantfile_path=str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="nowhere"):
+        VagrantSandboxEnvironment.to_spec(config)
