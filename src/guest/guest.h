@@ -96,8 +96,12 @@ int guest_read(struct guest *g, const struct op *op, const struct guest_path *at
  * follows from it. */
 int guest_write(struct guest *g, const struct op *op, const struct guest_write *req,
 	const struct guest_io *io, struct guest_stat *ret, struct err *e);
-/* Calls each() for every entry of a directory; for anything else once, with the name "". At most
- * 1,000,000 entries. */
+/*
+ * Calls each() for every entry of a directory; for anything else once, with the name "". At most
+ * GUEST_ENTRIES_MAX entries. Names that could lead out of a directory ("..", "a/b") never reach
+ * each(): a guest that sends one fails the operation.
+ */
+enum { GUEST_ENTRIES_MAX = 1000000 };
 int guest_list(struct guest *g, const struct op *op, const struct guest_path *at,
 	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
 	struct err *e);
@@ -128,3 +132,12 @@ struct guest {
 };
 const char *guest_way(const struct guest *g); /* "runner" or "agent" */
 void guest_free(struct guest *g);             /* NULL is fine */
+
+/*
+ * For the ways in: an errno that the guest reported for a file. what: whose it is; text: the
+ * guest's own words, escaped, or empty. Returns -1 with e->sys set.
+ */
+int guest_fail(struct err *e, uint32_t eno, const char *what, const char *text);
+/* For the ways in: sets *ret from a command that could not be started. */
+void guest_not_run(
+	struct guest_exit *ret, enum guest_stage stage, uint32_t eno, const char *escaped);

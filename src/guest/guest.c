@@ -1,0 +1,175 @@
+#include "guest/guest.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "guest/wire.h"
+#include "util/str.h"
+
+static int check_strings(const char *const *list, const char *too_long, size_t *used, struct err *e)
+{
+	for (; list && *list; list++) {
+		*used += strlen(*list) + 1;
+		if (*used > WIRE_STRINGS_MAX)
+			return err_set(e, ERR_LIMIT, "%s", too_long);
+	}
+	return 0;
+}
+
+static int check_exec(const struct guest_exec *req, struct err *e)
+{
+	const char *const place[] = {req->user ? req->user : "", req->cwd ? req->cwd : "", NULL};
+	size_t used = 0;
+
+	if (!req->argv || str_empty(req->argv[0]))
+		return err_set(e, ERR_INVALID, "no command");
+	if (!isfinite(req->timeout) || req->timeout < 0)
+		return err_set(e, ERR_INVALID, "the timeout is not a number of seconds");
+	for (const char *const *var = req->env; var && *var; var++) {
+		const char *equals = strchr(*var, '=');
+
+		if (!equals || equals == *var)
+			return err_set(
+				e, ERR_INVALID, "environment entry %.200s is not NAME=value", *var);
+	}
+	if (check_strings(place, "user or directory name too long", &used, e) < 0 ||
+		check_strings(req->argv, "command line too long", &used, e) < 0)
+		return -1;
+	return check_strings(req->env, "command line and environment too long", &used, e);
+}
+
+static int check_path(const struct guest_path *at, struct err *e)
+{
+	const char *const all[] = {
+		at->user ? at->user : "", at->cwd ? at->cwd : "", at->path, NULL};
+	size_t used = 0;
+
+	if (str_empty(at->path))
+		return err_set(e, ERR_INVALID, "no path");
+	return check_strings(all, "path too long", &used, e);
+}
+
+int guest_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
+	const struct guest_io *io, struct guest_exit *ret, struct err *e)
+{
+	if (check_exec(req, e) < 0)
+		return -1;
+	return g->ops->exec(g, op, req, io, ret, e);
+}
+
+int guest_read(struct guest *g, const struct op *op, const struct guest_path *at, uint64_t max,
+	const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	if (check_path(at, e) < 0)
+		return -1;
+	return g->ops->read(g, op, at, max, io, ret, e);
+}
+
+int guest_write(struct guest *g, const struct op *op, const struct guest_write *req,
+	const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	if (check_path(&req->at, e) < 0)
+		return -1;
+	if (req->mode > 07777)
+		return err_set(e, ERR_INVALID, "%o is not a file mode", req->mode);
+	if (!io->in)
+		return err_set(e, ERR_INTERNAL, "a write without input");
+	return g->ops->write(g, op, req, io, ret, e);
+}
+
+/* Stands between a way in and the caller's each(). */
+struct entry_gate {
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e);
+	void *arg;
+	size_t count;
+	bool itself; /* the entry "" was seen: nothing may follow */
+};
+
+static int gate_entry(void *arg, const struct guest_entry *entry, struct err *e)
+{
+	struct entry_gate *gate = arg;
+	const char *name = entry->name;
+
+	/* The client may make host paths of these. */
+	if (strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return err_set(e, ERR_UNAVAILABLE, "the guest sent a file name with a path in it");
+	if (gate->itself || (!*name && gate->count))
+		return err_set(e, ERR_UNAVAILABLE, "the guest sent an empty file name");
+	if (++gate->count > GUEST_ENTRIES_MAX)
+		return err_set(e, ERR_LIMIT, "more than %d entries", GUEST_ENTRIES_MAX);
+	gate->itself = !*name;
+	return gate->each(gate->arg, entry, e);
+}
+
+int guest_list(struct guest *g, const struct op *op, const struct guest_path *at,
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
+	struct err *e)
+{
+	struct entry_gate gate = {.each = each, .arg = arg};
+
+	if (check_path(at, e) < 0)
+		return -1;
+	return g->ops->list(g, op, at, gate_entry, &gate, e);
+}
+
+int guest_mkdir(struct guest *g, const struct op *op, const struct guest_path *at, uint32_t mode,
+	struct err *e)
+{
+	if (check_path(at, e) < 0)
+		return -1;
+	if (mode > 07777)
+		return err_set(e, ERR_INVALID, "%o is not a directory mode", mode);
+	return g->ops->mkdir(g, op, at, mode, e);
+}
+
+int guest_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
+	const char *target, struct err *e)
+{
+	const char *const all[] = {target, NULL};
+	size_t used = 0;
+
+	if (check_path(at, e) < 0)
+		return -1;
+	if (str_empty(target))
+		return err_set(e, ERR_INVALID, "no target");
+	if (check_strings(all, "target too long", &used, e) < 0)
+		return -1;
+	return g->ops->symlink(g, op, at, target, e);
+}
+
+const char *guest_way(const struct guest *g)
+{
+	return g->ops->name;
+}
+
+void guest_free(struct guest *g)
+{
+	if (g)
+		g->ops->free(g);
+}
+
+int guest_fail(struct err *e, uint32_t eno, const char *what, const char *text)
+{
+	enum { ERRNO_MAX = 4095 };
+	int sys = eno && eno <= ERRNO_MAX ? (int)eno : EIO;
+	char safe[512];
+
+	str_escape(what, strlen(what), safe, sizeof(safe));
+	err_sys(e, sys, "%s", safe);
+	if (!str_empty(text))
+		snprintf(e->msg, sizeof(e->msg), "%s", text);
+	/* What the guest's file system lacks is not a fault of ours. */
+	if (e->kind == ERR_INTERNAL)
+		e->kind = sys == EAGAIN ? ERR_BUSY : ERR_BACKEND;
+	return -1;
+}
+
+void guest_not_run(
+	struct guest_exit *ret, enum guest_stage stage, uint32_t eno, const char *escaped)
+{
+	*ret = (struct guest_exit){.stage = stage, .sys = eno <= INT32_MAX ? (int)eno : EIO};
+	ret->code = stage == GUEST_NO_EXEC && eno == ENOENT ? 127 : 126;
+	snprintf(ret->message, sizeof(ret->message), "%s", escaped);
+}

@@ -1,0 +1,449 @@
+/*
+ * Every operation is the same conversation: a request; while it lasts, data both ways within the
+ * windows; an end. struct talk carries what differs.
+ */
+#include "guest/line-ops.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "guest/channel.h"
+#include "util/auto.h"
+#include "util/str.h"
+
+enum {
+	CANCEL_S = 5,   /* for the guest to kill a tree and say so */
+	OVERDUE_S = 30, /* after a command's own timeout, without a sound */
+	TIMEOUT_MS_MAX = 4000000000u,
+};
+
+struct talk {
+	const struct op *op;
+	struct channel *channel;
+	struct inbox *in; /* NULL: nothing (more) to take */
+	bool input;       /* its letters DATA and EOF are for the guest */
+	bool eof;
+	struct letter held; /* DATA that waits for credit */
+	size_t held_at;
+	const struct guest_io *io; /* in and consumed() */
+	int (*sink)(void *arg, int stream, struct bytes data, struct err *e);
+	void *arg;
+	uint64_t max; /* of data from the guest, each stream; 0: no limit */
+	uint64_t got[WIRE_BODY + 1];
+	double timeout; /* the guest's own; 0: none */
+	int64_t overdue_ns;
+};
+
+/* Data from the guest. */
+static int deliver(struct talk *t, struct channel_news *news, struct err *e)
+{
+	for (int stream = WIRE_STDOUT; stream <= WIRE_BODY; stream++) {
+		struct bytes data = buf_bytes(&news->data[stream]);
+
+		if (!data.len)
+			continue;
+		t->got[stream] += data.len;
+		if (t->max && t->got[stream] > t->max)
+			return channel_blame(t->channel, "more data than it was asked for", e);
+		if (t->sink(t->arg, stream, data, e) < 0)
+			return -1;
+		if (!news->ended && channel_consumed(t->op, t->channel, data.len, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Sends of the held letter what the guest has room for. */
+static int send_held(struct talk *t, struct err *e)
+{
+	size_t left = t->held.data.len - t->held_at, sent = 0;
+	size_t room = left ? channel_room(t->channel) : 0;
+
+	while (left && room) {
+		struct wire_msg msg = {.type = WIRE_DATA, .stream = WIRE_BODY};
+		size_t n = left < room ? left : room;
+
+		if (n > WIRE_PIECE)
+			n = WIRE_PIECE;
+		struct bytes piece = {buf_data(&t->held.data) + t->held_at, n};
+		if (channel_send(t->op, t->channel, msg, piece, e) < 0)
+			return -1;
+		t->held_at += n;
+		left -= n;
+		room -= n;
+		sent += n;
+	}
+	if (!left)
+		buf_free(&t->held.data);
+	if (sent && t->io->consumed)
+		t->io->consumed(t->io->arg, sent);
+	return 0;
+}
+
+static int take_letter(struct talk *t, struct letter *letter, struct err *e)
+{
+	struct wire_msg msg = {0};
+
+	switch (letter->type) {
+	case GUEST_LETTER_DATA:
+		if (t->input && !t->eof) {
+			t->held = *letter;
+			t->held_at = 0;
+			return send_held(t, e);
+		}
+		if (t->io->consumed)
+			t->io->consumed(t->io->arg, letter->data.len);
+		buf_free(&letter->data);
+		return 0;
+	case GUEST_LETTER_EOF:
+		if (!t->input || t->eof)
+			return 0;
+		t->eof = true;
+		msg.type = WIRE_EOF;
+		break;
+	case GUEST_LETTER_SIGNAL:
+		msg.type = WIRE_SIGNAL;
+		msg.code = (uint32_t)letter->a;
+		break;
+	case GUEST_LETTER_RESIZE:
+		msg.type = WIRE_RESIZE;
+		msg.rows = (uint16_t)letter->a;
+		msg.cols = (uint16_t)letter->b;
+		break;
+	default:
+		buf_free(&letter->data);
+		return err_set(e, ERR_INTERNAL, "letter of type %d", letter->type);
+	}
+	buf_free(&letter->data);
+	return channel_send(t->op, t->channel, msg, (struct bytes){0}, e);
+}
+
+/* Letters are taken only while the guest has room, so that the client feels how slow it is. */
+static int feed(struct talk *t, struct err *e)
+{
+	if (send_held(t, e) < 0)
+		return -1;
+	while (t->in && !t->held.data.len) {
+		struct letter letter;
+		int got = inbox_take(t->in, &letter, e);
+
+		if (got < 0 && t->input && !t->eof)
+			return -1;
+		if (got < 0)
+			t->in = NULL;
+		if (got <= 0)
+			break;
+		if (take_letter(t, &letter, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int wait_for_news(struct talk *t, struct err *e)
+{
+	bool take = t->in && !t->held.data.len;
+	struct pollfd fds[] = {
+		{.fd = channel_fd(t->channel), .events = POLLIN},
+		{.fd = take ? inbox_fd(t->in) : -1, .events = POLLIN},
+	};
+	struct op op = *t->op;
+
+	if (t->overdue_ns < op.deadline_ns)
+		op.deadline_ns = t->overdue_ns;
+	if (op_wait_fds(&op, fds, take ? 2 : 1, e) == 0)
+		return 0;
+	if (e->kind == ERR_TIMEOUT && op.deadline_ns != t->op->deadline_ns)
+		return err_set(e, ERR_UNAVAILABLE,
+			"the guest has not ended the command %d s after its timeout", OVERDUE_S);
+	return -1;
+}
+
+static void put_off_overdue(struct talk *t, int64_t start_ns)
+{
+	const int64_t second = 1000000000;
+	int64_t now = now_ns(), due = start_ns;
+
+	t->overdue_ns = OP_NO_DEADLINE;
+	if (!(t->timeout > 0) || t->timeout > 1e9)
+		return;
+	due += (int64_t)(t->timeout * 1e9);
+	t->overdue_ns = (due > now ? due : now) + OVERDUE_S * second;
+}
+
+static int converse(struct talk *t, struct channel_end *ret, struct err *e)
+{
+	int64_t start = t->timeout > 0 ? now_ns() : 0;
+
+	for (;;) {
+		auto_channel_news struct channel_news news = {0};
+
+		if (channel_take(t->channel, &news, e) < 0 || deliver(t, &news, e) < 0)
+			return -1;
+		if (news.ended) {
+			*ret = news.end;
+			return 0;
+		}
+		put_off_overdue(t, start);
+		if (feed(t, e) < 0 || wait_for_news(t, e) < 0)
+			return -1;
+	}
+}
+
+/* Tells the guest to stop and waits until it has: what the command started is dead then. */
+static void abandon(struct talk *t)
+{
+	struct op op = op_for_cleanup(CANCEL_S);
+	struct wire_msg msg = {.type = WIRE_CANCEL};
+	struct err e;
+	bool told = false;
+
+	for (;;) {
+		auto_channel_news struct channel_news news = {0};
+		size_t n = 0;
+
+		if (channel_take(t->channel, &news, &e) < 0 || news.ended)
+			return;
+		if (!told && channel_send(&op, t->channel, msg, (struct bytes){0}, &e) < 0)
+			return;
+		told = true;
+		for (size_t i = 0; i < ARRAY_LEN(news.data); i++)
+			n += news.data[i].len;
+		if (channel_consumed(&op, t->channel, n, &e) < 0 ||
+			op_wait_fd(&op, channel_fd(t->channel), POLLIN, &e) < 0)
+			return;
+	}
+}
+
+/* The whole of an operation. */
+static int talk(struct guest *g, struct talk *t, const struct channel_rules *rules,
+	struct wire_msg request, struct bytes strings, struct channel_end *ret, struct err *e)
+{
+	auto_channel struct channel *channel = NULL;
+	int rc;
+
+	if (op_check(t->op, e) < 0 || channel_open(g, rules, &channel, e) < 0)
+		return -1;
+	t->channel = channel;
+	if (channel_send(t->op, channel, request, strings, e) < 0)
+		return -1;
+	rc = converse(t, ret, e);
+	if (rc < 0)
+		abandon(t);
+	buf_free(&t->held.data);
+	return rc;
+}
+
+static int add_string(struct buf *b, const char *s, struct err *e)
+{
+	if (!s)
+		s = "";
+	return buf_add(b, s, strlen(s) + 1, e);
+}
+
+static int add_strings(struct buf *b, const char *const *list, uint32_t *count, struct err *e)
+{
+	for (; list && *list; list++, ++*count)
+		if (add_string(b, *list, e) < 0)
+			return -1;
+	return 0;
+}
+
+static void set_exit(const struct channel_end *end, struct guest_exit *ret)
+{
+	const struct wire_msg *msg = &end->msg;
+	struct guest_exit exit = {0};
+
+	if (msg->how == WIRE_NO_USER)
+		guest_not_run(&exit, GUEST_NO_USER, msg->code, end->text);
+	else if (msg->how == WIRE_NO_CWD)
+		guest_not_run(&exit, GUEST_NO_CWD, msg->code, end->text);
+	else if (msg->how == WIRE_NO_EXEC)
+		guest_not_run(&exit, GUEST_NO_EXEC, msg->code, end->text);
+	else if (msg->how == WIRE_SIGNALED)
+		exit.signal = (int)(msg->code & 0x7f);
+	else
+		exit.code = (int)(msg->code & 0xff);
+	if (exit.signal)
+		exit.code = 128 + exit.signal;
+	if (msg->timed_out) {
+		exit.timed_out = true;
+		exit.code = 124;
+	}
+	exit.stdout_bytes = msg->size;
+	exit.stderr_bytes = msg->size2;
+	*ret = exit;
+}
+
+static int op_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
+	const struct guest_io *io, struct guest_exit *ret, struct err *e)
+{
+	const struct channel_rules rules = {
+		.end = WIRE_EXIT,
+		.streams = 1 << WIRE_STDOUT | 1 << WIRE_STDERR,
+		.input = req->input,
+	};
+	struct wire_msg msg = {.type = WIRE_EXEC, .max = req->capture_max};
+	struct talk t = {
+		.op = op,
+		.in = io->in,
+		.input = req->input,
+		.io = io,
+		.sink = io->output,
+		.arg = io->arg,
+		.max = req->capture_max,
+		.timeout = req->timeout,
+	};
+	auto_buf struct buf strings = {0};
+	struct channel_end end;
+	double ms = req->timeout * 1000;
+
+	msg.flags = (req->input ? WIRE_EXEC_STDIN : 0u) | (req->tty ? WIRE_EXEC_PTY : 0u) |
+		    (req->capture_max ? WIRE_EXEC_CAPTURE : 0u);
+	msg.rows = req->tty ? req->rows : 0;
+	msg.cols = req->tty ? req->cols : 0;
+	if (ms > 0)
+		msg.timeout_ms = ms < 1 ? 1 : ms < TIMEOUT_MS_MAX ? (uint32_t)ms : TIMEOUT_MS_MAX;
+	if (add_string(&strings, req->user, e) < 0 || add_string(&strings, req->cwd, e) < 0 ||
+		add_strings(&strings, req->argv, &msg.count, e) < 0 ||
+		add_strings(&strings, req->env, &msg.count2, e) < 0 ||
+		talk(g, &t, &rules, msg, buf_bytes(&strings), &end, e) < 0)
+		return -1;
+	set_exit(&end, ret);
+	return 0;
+}
+
+/* A request about one path, up to its successful DONE. */
+static int path_talk(struct guest *g, struct talk *t, const struct channel_rules *rules,
+	struct wire_msg msg, const struct guest_path *at, const char *target,
+	struct channel_end *ret, struct err *e)
+{
+	auto_buf struct buf strings = {0};
+
+	if (add_string(&strings, at->user, e) < 0 || add_string(&strings, at->cwd, e) < 0 ||
+		add_string(&strings, at->path, e) < 0 ||
+		(target && add_string(&strings, target, e) < 0) ||
+		talk(g, t, rules, msg, buf_bytes(&strings), ret, e) < 0)
+		return -1;
+	if (ret->msg.code)
+		return guest_fail(e, ret->msg.code, at->path, ret->text);
+	return 0;
+}
+
+static int op_read(struct guest *g, const struct op *op, const struct guest_path *at, uint64_t max,
+	const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE, .streams = 1 << WIRE_BODY};
+	struct wire_msg msg = {.type = WIRE_READ, .max = max};
+	struct talk t = {.op = op, .io = io, .sink = io->output, .arg = io->arg, .max = max};
+	struct channel_end end;
+
+	if (path_talk(g, &t, &rules, msg, at, NULL, &end, e) < 0)
+		return -1;
+	*ret = (struct guest_stat){.size = t.got[WIRE_BODY], .mode = end.msg.mode};
+	return 0;
+}
+
+static int op_write(struct guest *g, const struct op *op, const struct guest_write *req,
+	const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE, .input = true};
+	struct wire_msg msg = {.type = WIRE_WRITE, .mode = req->mode};
+	struct talk t = {.op = op, .io = io, .in = io->in, .input = true};
+	struct channel_end end;
+
+	msg.flags =
+		(req->append ? WIRE_WRITE_APPEND : 0u) | (req->parents ? WIRE_WRITE_PARENTS : 0u);
+	if (path_talk(g, &t, &rules, msg, &req->at, NULL, &end, e) < 0)
+		return -1;
+	*ret = (struct guest_stat){.size = end.msg.size, .mode = end.msg.mode};
+	return 0;
+}
+
+struct lister {
+	struct channel **channel;
+	struct buf rest; /* the beginning of an entry */
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e);
+	void *arg;
+};
+
+static int list_sink(void *arg, int stream, struct bytes data, struct err *e)
+{
+	struct lister *lister = arg;
+	const uint8_t *p;
+	size_t left;
+	int got;
+	struct wire_entry entry;
+
+	(void)stream;
+	if (buf_add(&lister->rest, data.p, data.len, e) < 0)
+		return -1;
+	p = buf_data(&lister->rest);
+	left = lister->rest.len;
+	while ((got = wire_next_entry(&p, &left, &entry)) > 0) {
+		struct guest_entry seen = {
+			.name = entry.name,
+			.target = entry.target,
+			.mode = entry.mode,
+			.size = entry.size,
+			.mtime = entry.mtime,
+		};
+
+		if (lister->each(lister->arg, &seen, e) < 0)
+			return -1;
+	}
+	if (got < 0)
+		return channel_blame(*lister->channel, "a directory entry over the limits", e);
+	buf_drop(&lister->rest, lister->rest.len - left);
+	return 0;
+}
+
+static int op_list(struct guest *g, const struct op *op, const struct guest_path *at,
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
+	struct err *e)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE, .streams = 1 << WIRE_BODY};
+	struct lister lister = {.each = each, .arg = arg};
+	struct talk t = {.op = op, .sink = list_sink, .arg = &lister};
+	struct channel_end end;
+	int rc;
+
+	lister.channel = &t.channel;
+	rc = path_talk(g, &t, &rules, (struct wire_msg){.type = WIRE_LIST}, at, NULL, &end, e);
+	if (rc == 0 && lister.rest.len)
+		rc = err_set(e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
+	buf_free(&lister.rest);
+	return rc;
+}
+
+static int op_mkdir(struct guest *g, const struct op *op, const struct guest_path *at,
+	uint32_t mode, struct err *e)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE};
+	struct wire_msg msg = {.type = WIRE_MKDIR, .mode = mode};
+	struct talk t = {.op = op};
+	struct channel_end end;
+
+	return path_talk(g, &t, &rules, msg, at, NULL, &end, e);
+}
+
+static int op_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
+	const char *target, struct err *e)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE};
+	struct wire_msg msg = {.type = WIRE_SYMLINK};
+	struct talk t = {.op = op};
+	struct channel_end end;
+
+	return path_talk(g, &t, &rules, msg, at, target, &end, e);
+}
+
+const struct guest_ops line_ops = {
+	.name = "runner",
+	.exec = op_exec,
+	.read = op_read,
+	.write = op_write,
+	.list = op_list,
+	.mkdir = op_mkdir,
+	.symlink = op_symlink,
+	.free = line_free,
+};

@@ -1,0 +1,7 @@
+/* line-ops.h - the operations of a guest over channels of a runner's line. */
+#pragma once
+
+#include "guest/guest.h"
+
+extern const struct guest_ops line_ops;
+void line_free(struct guest *g); /* its last member; defined with the line */

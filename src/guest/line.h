@@ -1,0 +1,27 @@
+/*
+ * line.h - the way into a guest through our runner: frames (wire.h) on the stream socket behind a
+ * virtio-serial port. Any number of operations share one line; a small thread of the line, the
+ * pump, reads what the guest sends and lays it at the channel (channel.h) of the operation it is
+ * for.
+ *
+ * The guest is hostile. Whatever breaks the protocol fails this line and all its operations with
+ * ERR_UNAVAILABLE, for good; the owner frees it and opens another, or none.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "guest/guest.h"
+
+/*
+ * Greets the runner at the other end of fd, a connected stream socket, and waits for its answer.
+ * Takes fd on success. ERR_UNSUPPORTED: a runner is there, but it speaks another version.
+ */
+int line_open(const struct op *op, int fd, struct guest **ret, struct err *e);
+/*
+ * For the driver that learns of the end of the VM, or that the guest closed the port: every
+ * operation, now and later, fails with ERR_UNAVAILABLE and these words. Any thread, any number of
+ * times; the first reason stays.
+ */
+void line_fail(struct guest *g, const char *why);
+bool line_failed(struct guest *g);
