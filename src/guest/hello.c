@@ -85,5 +85,15 @@ int hello_exchange(const struct op *op, struct outbox *out, struct buf *in, stru
 
 	if (send_hello(op, out, &hello, e) < 0)
 		return -1;
+	for (;;) { /* an earlier conversation's bytes may still fill the socket */
+		int left = outbox_flush(out, e);
+
+		if (left < 0)
+			return -1;
+		if (left == 0)
+			break;
+		if (op_wait_fd(op, out->fd, POLLOUT, e) < 0)
+			return err_wrap(e, "waiting for the runner in the guest");
+	}
 	return await_reply(op, out->fd, hello.nonce, in, e);
 }

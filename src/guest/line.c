@@ -22,8 +22,7 @@
 
 enum {
 	BUCKETS = 64,
-	CHUNK_MIN =
-		4 * 1024, /* the pump's reads grow under load; an idle line needs little memory */
+	CHUNK_MIN = 4 * 1024, /* reads grow under load; an idle line needs little memory */
 	CHUNK_MAX = 128 * 1024,
 	PUMP_STACK = 128 * 1024,
 	CREDIT_AT = WIRE_WINDOW / 4,
@@ -105,7 +104,9 @@ static void line_end(struct line *l, const struct err *why)
 			for (struct channel *c = l->bucket[i]; c; c = c->next)
 				ring_locked(c);
 	}
-	shutdown(l->fd, SHUT_RDWR); /* wakes the pump, and senders that wait for room */
+	/* Ends the pump and wakes senders that wait for room. The socket itself stays as it is: its
+	 * owner may greet a new runner on it. */
+	op_cancel(&l->pump_op);
 }
 
 /* Returns -1 with the reason for which the line failed. */
@@ -135,6 +136,11 @@ void line_fail(struct guest *g, const char *why)
 	line_end(line_of(g), &e);
 }
 
+bool guest_is_line(const struct guest *g)
+{
+	return g->ops == &line_ops;
+}
+
 bool line_failed(struct guest *g)
 {
 	struct line *l = line_of(g);
@@ -152,7 +158,8 @@ static int line_send(const struct op *op, struct line *l, const struct wire_msg 
 		return 0;
 	if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED)
 		return -1;
-	line_end(l, e); /* half a frame may be out */
+	line_end(l,
+		e); /* half a frame may be out; if it had ended before, the first reason counts */
 	return line_why(l, e);
 }
 
@@ -489,8 +496,8 @@ int line_open(const struct op *op, int fd, struct guest **ret, struct err *e)
 	l->stray_max = STRAY_MAX;
 	l->pump_op.cancel_fd = -1;
 	pthread_mutex_init(&l->mu, NULL);
-	if (fd_set_nonblock(fd, e) < 0 || outbox_init(&l->out, fd, e) < 0 ||
-		op_init(&l->pump_op, "pump", 0, e) < 0)
+	if (fd_set_nonblock(fd, e) < 0 || op_init(&l->pump_op, "pump", 0, e) < 0 ||
+		outbox_init(&l->out, fd, l->pump_op.cancel_fd, e) < 0)
 		return -1;
 	if (hello_exchange(op, &l->out, &l->in, e) < 0 || pump_start(l, e) < 0)
 		return -1;

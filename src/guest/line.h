@@ -15,7 +15,8 @@
 
 /*
  * Greets the runner at the other end of fd, a connected stream socket, and waits for its answer.
- * Takes fd on success. ERR_UNSUPPORTED: a runner is there, but it speaks another version.
+ * Takes fd on success. It may be a dup: when the line has failed and is freed, another line can be
+ * opened on the same connection. ERR_UNSUPPORTED: a runner is there, but it speaks another version.
  */
 int line_open(const struct op *op, int fd, struct guest **ret, struct err *e);
 /*
@@ -25,3 +26,5 @@ int line_open(const struct op *op, int fd, struct guest **ret, struct err *e);
  */
 void line_fail(struct guest *g, const char *why);
 bool line_failed(struct guest *g);
+/* Whether g was made by line_open. */
+bool guest_is_line(const struct guest *g);

@@ -10,13 +10,13 @@
 
 enum { WAITING_MAX = 256 * 1024 }; /* when more waits, senders wait too */
 
-int outbox_init(struct outbox *o, int fd, struct err *e)
+int outbox_init(struct outbox *o, int fd, int quit, struct err *e)
 {
 	int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
 	if (wake < 0)
 		return err_sys(e, errno, "eventfd");
-	*o = (struct outbox){.fd = fd, .wake = wake};
+	*o = (struct outbox){.fd = fd, .quit = quit, .wake = wake};
 	pthread_mutex_init(&o->mu, NULL);
 	return 0;
 }
@@ -110,12 +110,16 @@ int outbox_send(const struct op *op, struct outbox *o, const struct wire_msg *ms
 
 	frame_encode_header(head, (uint32_t)head_len, (uint32_t)body.len);
 	for (;;) {
+		struct pollfd fds[] = {
+			{.fd = o->fd, .events = POLLOUT}, {.fd = o->quit, .events = POLLIN}};
 		int queued = try_send(o, (struct bytes){head, FRAME_HEADER + head_len}, body, e);
 
 		if (queued)
 			return queued > 0 ? 0 : -1;
-		if (op_wait_fd(op, o->fd, POLLOUT, e) < 0)
+		if (op_wait_fds(op, fds, ARRAY_LEN(fds), e) < 0)
 			return -1;
+		if (fds[1].revents)
+			return err_set(e, ERR_UNAVAILABLE, "the line to the guest has failed");
 	}
 }
 

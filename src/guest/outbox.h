@@ -12,13 +12,13 @@
 #include "util/op.h"
 
 struct outbox {
-	int fd;   /* borrowed */
-	int wake; /* eventfd, rung when bytes were left for outbox_flush */
+	int fd, quit; /* borrowed; quit: readable when senders shall give up */
+	int wake;     /* eventfd, rung when bytes were left for outbox_flush */
 	pthread_mutex_t mu;
 	struct buf waiting;
 };
 
-int outbox_init(struct outbox *o, int fd, struct err *e);
+int outbox_init(struct outbox *o, int fd, int quit, struct err *e);
 void outbox_done(struct outbox *o); /* fine on zeroes */
 
 /*
