@@ -1,0 +1,110 @@
+#include <string.h>
+#include <sys/stat.h>
+
+#include "store/draft.h"
+#include "store/manifest.h"
+#include "store/recipe.h"
+#include "store/store.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/str.h"
+
+static int read_manifest(const char *dir, json_t **ret, struct err *e)
+{
+	auto_free char *path = NULL, *text = NULL;
+	size_t len;
+
+	if (str_printf(&path, e, "%s/manifest.json", dir) < 0)
+		return -1;
+	if (file_read(path, MANIFEST_SIZE_MAX, &text, &len, e) < 0 ||
+		manifest_parse((struct bytes){(uint8_t *)text, len}, ret, e) < 0) {
+		err_wrap(e, "the recipe made no good manifest.json");
+		e->kind = ERR_BACKEND;
+		return -1;
+	}
+	return 0;
+}
+
+/* The caller has claimed the name. */
+static int build_claimed(struct store *st, const struct op *op, const char *name,
+	const char *recipe, struct image **ret, struct err *e)
+{
+	auto_draft struct draft *d = NULL;
+	auto_free char *log = NULL;
+	auto_json json_t *m = NULL;
+
+	if (str_printf(&log, e, "%s/%s.log", st->logs, name) < 0 ||
+		dir_make(st->cache, 0700, e) < 0 || draft_new(st, &d, e) < 0)
+		return -1;
+	op_progress(op, 0, 0, "building %s", name);
+	if (recipe_run(op, d, &(struct recipe_run){.path = recipe, .name = name, .log = log}, e) <
+			0 ||
+		read_manifest(d->out, &m, e) < 0)
+		return -1;
+	json_object_del(m, "source"); /* said of imported files only, and only by us */
+	if (draft_commit(op, d, m, name, ret, e) < 0)
+		return -1;
+	return 0;
+}
+
+/* Changes whenever the name is given, to the same content or another. */
+struct naming {
+	ino_t ino;
+	struct timespec when;
+};
+
+static struct naming naming_of(const struct store *st, const char *name)
+{
+	auto_free char *path = NULL;
+	struct err ignored;
+	struct stat sb;
+
+	if (str_printf(&path, &ignored, "%s/%s", st->names, name) < 0 || stat(path, &sb) < 0)
+		return (struct naming){0};
+	return (struct naming){sb.st_ino, sb.st_mtim};
+}
+
+static bool same_naming(struct naming a, struct naming b)
+{
+	return a.ino == b.ino && a.when.tv_sec == b.when.tv_sec && a.when.tv_nsec == b.when.tv_nsec;
+}
+
+/* 1: there is such an image. */
+static int look(struct store *st, const char *name, struct image **ret, struct err *e)
+{
+	char digest[SHA256_HEX + 1];
+	int got = catalog_name_get(st, name, digest, e);
+
+	if (got <= 0)
+		return got;
+	if (store_find(st, name, ret, e) == 0)
+		return 1;
+	return e->kind == ERR_NOT_FOUND ? 0 : -1;
+}
+
+int store_build(struct store *st, const struct op *op, const char *name, bool rebuild,
+	struct image **ret, struct err *e)
+{
+	auto_free char *recipe = NULL;
+	struct naming before;
+	int claim = -1, got;
+
+	if (check_image_name(name, e) < 0)
+		return -1;
+	before = naming_of(st, name);
+	got = rebuild ? 0 : look(st, name, ret, e);
+	if (got != 0)
+		return got < 0 ? -1 : 0;
+	if (recipe_find(st, name, &recipe, e) < 0 ||
+		catalog_claim_name(st, op, name, &claim, e) < 0)
+		return -1;
+	/* The one we waited for may have built what we want, even if that was a rebuild. */
+	got = 0;
+	if (!rebuild || !same_naming(before, naming_of(st, name)))
+		got = look(st, name, ret, e);
+	if (got == 0)
+		got = build_claimed(st, op, name, recipe, ret, e) < 0 ? -1 : 1;
+	catalog_release_name(st, name, claim);
+	return got < 0 ? err_wrap(e, "building %s", name) : 0;
+}

@@ -1,0 +1,253 @@
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/draft.h"
+#include "store/manifest.h"
+#include "store/ova.h"
+#include "store/probe.h"
+#include "store/qemu_img.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+
+#define DISK_NAME "disk.qcow2"
+
+/* The file that is imported. */
+struct source {
+	const char *name; /* without directories */
+	int fd;
+	struct stat st;
+	enum probe_kind kind;
+	char digest[SHA256_HEX + 1];
+};
+
+static void source_close(struct source *s)
+{
+	auto_closep(&s->fd);
+}
+#define auto_source __attribute__((cleanup(source_close)))
+
+static int probe_fd(int fd, const char *name, uint64_t size, enum probe_kind *ret, struct err *e)
+{
+	auto_free uint8_t *head = malloc(PROBE_HEAD);
+	ssize_t got;
+
+	if (!head)
+		return err_oom(e);
+	got = pread(fd, head, PROBE_HEAD, 0);
+	if (got < 0)
+		return err_sys(e, errno, "read");
+	return probe_disk(&(struct probe_in){{head, (size_t)got}, size, name}, ret, e);
+}
+
+/* shown: what messages call it. */
+static int source_open(const char *path, const char *shown, struct source *ret, struct err *e)
+{
+	struct source s = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+	const char *slash = strrchr(path, '/');
+
+	if (s.fd < 0)
+		return err_sys(e, errno, "%s", shown);
+	s.name = slash ? slash + 1 : path;
+	if (fstat(s.fd, &s.st) < 0)
+		err_sys(e, errno, "%s", shown);
+	else if (S_ISDIR(s.st.st_mode))
+		err_sys(e, EISDIR, "%s", shown);
+	else if (!S_ISREG(s.st.st_mode))
+		err_set(e, ERR_INVALID, "%s is not a file", shown);
+	else if (probe_fd(s.fd, s.name, (uint64_t)s.st.st_size, &s.kind, e) < 0)
+		err_wrap(e, "%s", shown);
+	else {
+		*ret = s;
+		return 0;
+	}
+	close(s.fd);
+	return -1;
+}
+
+static int source_hash(const struct op *op, struct source *s, struct err *e)
+{
+	auto_free char *text = NULL;
+
+	if (str_printf(&text, e, "reading %s", s->name) < 0)
+		return -1;
+	return sha256_file(op, s->fd, text, s->digest, e);
+}
+
+static int source_unchanged(const struct source *s, struct err *e)
+{
+	struct stat now;
+
+	if (fstat(s->fd, &now) < 0)
+		return err_sys(e, errno, "stat");
+	if (now.st_size != s->st.st_size || now.st_mtim.tv_sec != s->st.st_mtim.tv_sec ||
+		now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec)
+		return err_set(e, ERR_INVALID, "it changed while it was read");
+	return 0;
+}
+
+static int make_manifest(
+	const struct import_req *req, const struct source *s, json_t **ret, struct err *e)
+{
+	auto_json json_t *m = NULL;
+	auto_free char *text = NULL, *description = NULL;
+
+	if (str_printf(&description, e, "Imported %s disk", probe_kind_name(s->kind)) < 0 ||
+		json_make(&m, e, "{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s}", "format", 1,
+			"description", description, "arch", "x86_64", "os_type",
+			req->os_type ? req->os_type : "l26", "firmware",
+			req->firmware ? req->firmware : "any", "disk", DISK_NAME, "disk_format",
+			"qcow2", "user", req->user, "source", s->digest) < 0 ||
+		json_to_str(m, &text, e) < 0)
+		return -1;
+	return manifest_parse((struct bytes){(uint8_t *)text, strlen(text)}, ret, e);
+}
+
+static bool same_member(const json_t *a, const json_t *b, const char *name)
+{
+	json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+
+	return x && y ? json_equal(x, y) : x == y;
+}
+
+/* 1: an image made from the same bytes in the same way was there and now has the name too. */
+static int reuse(const struct op *op, struct draft *d, const json_t *m, const char *name,
+	struct image **ret, struct err *e)
+{
+	static const char *const members[] = {
+		"source", "os_type", "firmware", "user", "description"};
+	auto_name_list struct name_list digests = {0};
+
+	if (catalog_digests(d->st, &digests, e) < 0)
+		return -1;
+	for (size_t i = 0; i < digests.n; i++) {
+		auto_json json_t *its = NULL;
+		struct err ignored; /* a damaged one is not the one */
+		bool same = catalog_manifest(d->st, digests.items[i], &its, &ignored) == 0;
+		int got;
+
+		for (unsigned k = 0; same && k < ARRAY_LEN(members); k++)
+			same = same_member(m, its, members[k]);
+		got = same ? draft_name_existing(op, d, digests.items[i], name, ret, e) : 0;
+		if (got != 0)
+			return got;
+	}
+	return 0;
+}
+
+/* The disk inside an OVA becomes a source of its own. */
+static int unpack(const struct op *op, struct draft *d, const struct source *ova,
+	struct source *ret, struct err *e)
+{
+	auto_free char *path = NULL;
+
+	if (str_printf(&path, e, "%s/disk", d->work) < 0 ||
+		ova_extract_disk(op, ova->fd, path, e) < 0)
+		return -1;
+	if (source_open(path, "the disk in it", ret, e) < 0)
+		return -1;
+	ret->name = "disk";
+	if (ret->kind == PROBE_OVA)
+		return err_set(e, ERR_INVALID, "not a good OVA: its disk is another archive");
+	return 0;
+}
+
+static int convert(const struct op *op, struct draft *d, const struct source *s, struct err *e)
+{
+	auto_source struct source inner = {.fd = -1};
+	auto_free char *path = NULL;
+	struct qemu_img img = {
+		.moat_path = d->st->moat_path, .fd = s->fd, .format = probe_kind_name(s->kind)};
+
+	if (str_printf(&path, e, "%s/" DISK_NAME, d->out) < 0)
+		return -1;
+	if (s->kind == PROBE_OVA) {
+		if (unpack(op, d, s, &inner, e) < 0)
+			return -1;
+		img.fd = inner.fd;
+		img.format = probe_kind_name(inner.kind);
+	}
+	if (qemu_img_inspect(op, &img, e) < 0 || qemu_img_convert(op, &img, path, e) < 0)
+		return -1;
+	return source_unchanged(s, e);
+}
+
+/* The caller has claimed the name. */
+static int import_claimed(struct store *st, const struct op *op, const struct import_req *req,
+	struct source *s, struct image **ret, struct err *e)
+{
+	auto_draft struct draft *d = NULL;
+	auto_json json_t *m = NULL;
+	int got;
+
+	if (source_hash(op, s, e) < 0 || make_manifest(req, s, &m, e) < 0 ||
+		draft_new(st, &d, e) < 0)
+		return -1;
+	got = reuse(op, d, m, req->name, ret, e);
+	if (got != 0)
+		return got < 0 ? -1 : 0;
+	if (convert(op, d, s, e) < 0)
+		return -1;
+	return draft_commit(op, d, m, req->name, ret, e);
+}
+
+/* "/x/Web Server.vmdk" becomes "Web-Server". */
+static int name_from_path(const char *path, char **ret, struct err *e)
+{
+	static const char *const endings[] = {".qcow2", ".raw", ".img", ".vmdk", ".ova"};
+	const char *slash = strrchr(path, '/');
+	auto_free char *name = NULL;
+
+	if (str_dup(slash ? slash + 1 : path, &name, e) < 0)
+		return -1;
+	for (unsigned i = 0; i < ARRAY_LEN(endings); i++)
+		if (str_ends(name, endings[i]) && strlen(name) > strlen(endings[i])) {
+			name[strlen(name) - strlen(endings[i])] = 0;
+			break;
+		}
+	for (char *c = name; *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+			*c = '-';
+	if (check_image_name(name, e) < 0)
+		return err_wrap(e, "give the image a name");
+	*ret = take_ptr(&name);
+	return 0;
+}
+
+static int check_req(const struct import_req *req, struct err *e)
+{
+	/* With a slash in front it cannot be one of qemu-img's own notations either. */
+	if (!req->path || req->path[0] != '/')
+		return err_set(e, ERR_INVALID, "path: not absolute");
+	if (check_user(req->user, e) < 0 || check_firmware(req->firmware, e) < 0 ||
+		(req->os_type && check_os_type(req->os_type, e) < 0))
+		return -1;
+	return req->name ? check_image_name(req->name, e) : 0;
+}
+
+int store_import(struct store *st, const struct op *op, const struct import_req *req,
+	struct image **ret, struct err *e)
+{
+	auto_source struct source s = {.fd = -1};
+	auto_free char *name = NULL;
+	struct import_req named = *req;
+	int claim = -1, rc;
+
+	if (check_req(req, e) < 0)
+		return -1;
+	if (!req->name) {
+		if (name_from_path(req->path, &name, e) < 0)
+			return -1;
+		named.name = name;
+	}
+	if (source_open(req->path, req->path, &s, e) < 0 ||
+		catalog_claim_name(st, op, named.name, &claim, e) < 0)
+		return -1;
+	rc = import_claimed(st, op, &named, &s, ret, e);
+	catalog_release_name(st, named.name, claim);
+	return rc < 0 ? err_wrap(e, "%s", req->path) : 0;
+}

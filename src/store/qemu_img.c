@@ -1,0 +1,120 @@
+#include "store/qemu_img.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "store/follow.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+
+/* The child opens the very file that we looked at, whatever is at its path by now. */
+#define IMAGE_FD   120
+#define IMAGE_PATH "/proc/self/fd/120"
+
+enum { INFO_TIMEOUT_S = 60, INFO_SIZE_MAX = 1024 * 1024 };
+static const uint64_t virtual_size_max = (uint64_t)1 << 44; /* 16 TiB */
+
+int qemu_img_judge(struct bytes info, const char *file, struct err *e)
+{
+	auto_json json_t *j = NULL;
+	json_t *data, *extents, *extent;
+	size_t i;
+
+	if (json_parse_object(info, &j, e) < 0)
+		return err_wrap(e, "qemu-img info");
+	if (json_object_get(j, "backing-filename") || json_object_get(j, "full-backing-filename"))
+		return err_set(e, ERR_INVALID, "it needs another file (a backing file)");
+	if (json_is_true(json_object_get(j, "encrypted")))
+		return err_set(e, ERR_UNSUPPORTED, "it is encrypted");
+	if (!json_is_integer(json_object_get(j, "virtual-size")))
+		return err_set(e, ERR_BACKEND, "qemu-img info does not say its size");
+	if ((uint64_t)json_integer_value(json_object_get(j, "virtual-size")) > virtual_size_max)
+		return err_set(e, ERR_INVALID, "a disk of more than 16 TiB");
+	data = json_object_get(json_object_get(j, "format-specific"), "data");
+	if (json_object_get(data, "data-file"))
+		return err_set(e, ERR_INVALID, "its data is in another file");
+	extents = json_object_get(data, "extents");
+	json_array_foreach(extents, i, extent)
+	{
+		const char *name = json_string_value(json_object_get(extent, "filename"));
+
+		if (!name || strcmp(name, file) != 0)
+			return err_set(e, ERR_INVALID, "its data is in other files");
+	}
+	return 0;
+}
+
+static struct proc_req request(
+	const struct qemu_img *img, const char *const *argv, const struct proc_fd *fd)
+{
+	return (struct proc_req){
+		.argv = argv,
+		.fds = fd,
+		.n_fds = 1,
+		.guard = img->moat_path,
+		.out_max = INFO_SIZE_MAX,
+	};
+}
+
+/* "qemu-img: Could not open '/proc/self/fd/120': what a user wants to know". */
+static int fail_with(const char *last, int code, struct err *e)
+{
+	static const char program[] = "qemu-img: ", opening[] = "Could not open '" IMAGE_PATH "': ";
+
+	if (str_starts(last, program))
+		last += sizeof(program) - 1;
+	if (str_starts(last, opening))
+		last += sizeof(opening) - 1;
+	if (strstr(last, "No space left on device"))
+		return err_sys(e, ENOSPC, "converting the disk");
+	err_set(e, ERR_BACKEND, "qemu-img: %s", *last ? last : "failed without a word");
+	e->sys = code;
+	return -1;
+}
+
+int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err *e)
+{
+	const char *argv[] = {"prlimit", "--as=1073741824", "--cpu=30", "--core=0", "--",
+		"qemu-img", "info", "--output=json", "-f", img->format, IMAGE_PATH, NULL};
+	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
+	struct proc_req req = request(img, argv, &fd);
+	auto_proc_result struct proc_result res = {0};
+	struct op part = op_within(op, INFO_TIMEOUT_S);
+	struct words complaints = {0};
+	char last[WORDS_LINE_MAX + 1];
+	const char *line;
+
+	if (proc_run(&part, &req, &res, e) < 0)
+		return -1;
+	if (res.exit_code == 0)
+		return qemu_img_judge(buf_bytes(&res.out), IMAGE_PATH, e);
+	words_add(&complaints, (char *)buf_data(&res.err), res.err.len, NULL, NULL);
+	line = words_end(&complaints, NULL, NULL);
+	str_escape(line, strlen(line), last, sizeof(last));
+	return fail_with(last, res.exit_code, e);
+}
+
+static void on_line(void *arg, const char *line)
+{
+	unsigned hundredths;
+
+	if (words_percent(line, &hundredths))
+		op_progress(arg, hundredths, 10000, "converting the disk");
+}
+
+int qemu_img_convert(
+	const struct op *op, const struct qemu_img *img, const char *path, struct err *e)
+{
+	const char *argv[] = {"prlimit", "--as=4294967296", "--core=0", "--", "qemu-img", "convert",
+		"-p", "-f", img->format, "-O", "qcow2", IMAGE_PATH, path, NULL};
+	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
+	struct follow_req req = {
+		.proc = request(img, argv, &fd), .on_line = on_line, .arg = (void *)op};
+	char last[WORDS_LINE_MAX + 1];
+	int code;
+
+	if (follow_run(op, &req, last, &code, e) < 0)
+		return err_wrap(e, "converting the disk");
+	return code ? fail_with(last, code, e) : 0;
+}

@@ -1,0 +1,163 @@
+#include "store/recipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/follow.h"
+#include "store/manifest.h"
+#include "util/auto.h"
+#include "util/str.h"
+
+enum {
+	LOG_SIZE_MAX = 16 * 1024 * 1024,
+	HOLD_AS = 120, /* the draft's lock in the recipe: any fd that no shell uses itself */
+};
+
+extern char **environ;
+
+/* A recipe can be run: it begins with "#!". The files that recipes share do not. */
+static bool is_recipe(const char *path)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char head[2];
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && read(fd, head, 2) == 2 &&
+	       memcmp(head, "#!", 2) == 0;
+}
+
+/* "tiny, debian12", cut if there are very many. */
+static void list_recipes(const struct store *st, char *out, size_t size)
+{
+	auto_name_list struct name_list files = {0};
+	struct err ignored;
+	size_t used = 0;
+
+	out[0] = 0;
+	if (catalog_entries(st->recipes, "", &files, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < files.n; i++) {
+		auto_free char *path = NULL;
+		const char *name = files.items[i];
+		int room = (int)(size - used), n;
+
+		if (!str_ends(name, ".sh") ||
+			str_printf(&path, &ignored, "%s/%s", st->recipes, name) < 0 ||
+			!is_recipe(path))
+			continue;
+		n = snprintf(out + used, (size_t)room, "%s%.*s", used ? ", " : "",
+			(int)(strlen(name) - 3), name);
+		if (n >= room)
+			return;
+		used += (size_t)n;
+	}
+}
+
+int recipe_find(const struct store *st, const char *name, char **ret, struct err *e)
+{
+	auto_free char *path = NULL;
+	char known[512];
+
+	if (check_image_name(name, e) < 0 ||
+		str_printf(&path, e, "%s/%s.sh", st->recipes, name) < 0)
+		return -1;
+	if (is_recipe(path)) {
+		*ret = take_ptr(&path);
+		return 0;
+	}
+	list_recipes(st, known, sizeof(known));
+	if (!*known)
+		return err_set(e, ERR_NOT_FOUND, "no recipe for \"%s\": there are none in %s", name,
+			st->recipes);
+	return err_set(e, ERR_NOT_FOUND, "no recipe for \"%s\"; there are: %s", name, known);
+}
+
+/* Our environment, with the two variables that recipes are promised. */
+static int make_env(const struct store *st, const char *name, char ***ret, struct err *e)
+{
+	size_t n = 0, used = 2;
+	char **env;
+
+	while (environ[n])
+		n++;
+	env = calloc(n + 3, sizeof(char *));
+	if (!env)
+		return err_oom(e);
+	if (str_printf(&env[0], e, "MOAT_CACHE_DIR=%s", st->cache) < 0 ||
+		str_printf(&env[1], e, "MOAT_IMAGE=%s", name) < 0) {
+		free(env[0]);
+		free(env);
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!str_starts(environ[i], "MOAT_CACHE_DIR=") &&
+			!str_starts(environ[i], "MOAT_IMAGE="))
+			env[used++] = environ[i];
+	*ret = env;
+	return 0;
+}
+
+/* Only the first two are ours; the rest is borrowed. */
+static void env_free(char ***env)
+{
+	if (!*env)
+		return;
+	free((*env)[0]);
+	free((*env)[1]);
+	free(*env);
+}
+
+static void on_line(void *arg, const char *line)
+{
+	const struct op *op = arg;
+	uint64_t done, total;
+	const char *text;
+	char shown[256];
+
+	if (!words_progress(line, &done, &total, &text))
+		return;
+	str_escape(text, strlen(text), shown, sizeof(shown));
+	op_progress(op, done, total, "%s", shown);
+}
+
+int recipe_run(const struct op *op, struct draft *d, const struct recipe_run *run, struct err *e)
+{
+	const char *argv[] = {"sh", run->path, d->out, d->work, NULL};
+	/* The recipe shares the draft's hold: if we are killed, the draft counts as alive until the
+	 * last process of the recipe has ended, and nobody deletes it under its hands. */
+	struct proc_fd hold = {.fd = d->hold, .as = HOLD_AS};
+	struct follow_req req = {
+		.proc = {.argv = argv,
+			.cwd = d->work,
+			.fds = &hold,
+			.n_fds = 1,
+			.guard = d->st->moat_path},
+		.on_line = on_line,
+		.arg = (void *)op,
+		.log_max = LOG_SIZE_MAX,
+	};
+	__attribute__((cleanup(env_free))) char **env = NULL;
+	auto_fd int log = open(run->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	char last[WORDS_LINE_MAX + 1];
+	int code;
+
+	if (log < 0)
+		return err_sys(e, errno, "%s", run->log);
+	if (make_env(d->st, run->name, &env, e) < 0)
+		return -1;
+	req.proc.env = (const char *const *)env;
+	req.log_fd = log;
+	if (follow_run(op, &req, last, &code, e) < 0)
+		return -1;
+	if (code == 0)
+		return 0;
+	err_set(e, ERR_BACKEND, "%s (log: %s)", *last ? last : "the recipe failed without a word",
+		run->log);
+	e->sys = code;
+	return -1;
+}

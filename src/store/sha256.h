@@ -1,0 +1,24 @@
+/* sha256.h - SHA-256 (FIPS 180-4), a piece at a time. Pure but for sha256_file. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/op.h"
+
+enum { SHA256_LEN = 32, SHA256_HEX = 64 };
+
+struct sha256 {
+	uint32_t state[8];
+	uint64_t total; /* bytes so far */
+	uint8_t block[64];
+};
+
+void sha256_start(struct sha256 *s);
+void sha256_add(struct sha256 *s, const void *p, size_t n);
+/* Hex and a NUL; s is used up. */
+void sha256_end(struct sha256 *s, char ret_hex[SHA256_HEX + 1]);
+
+/* All of an open file, from its beginning; tells op how far it is, as "text". */
+int sha256_file(
+	const struct op *op, int fd, const char *text, char ret_hex[SHA256_HEX + 1], struct err *e);

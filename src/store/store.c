@@ -1,0 +1,366 @@
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/catalog.h"
+#include "store/manifest.h"
+#include "store/recipe.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/str.h"
+
+enum { PREFIX_MIN = 4 };
+
+struct image_use {
+	const struct store *st;
+	int hold;
+	char digest[SHA256_HEX + 1];
+};
+
+static int make_dirs(const struct store *st, struct err *e)
+{
+	return dir_make(st->names, 0700, e) < 0 || dir_make(st->busy, 0700, e) < 0 ||
+			       dir_make(st->logs, 0700, e) < 0
+		       ? -1
+		       : 0;
+}
+
+int store_open(const struct store_config *cfg, struct store **ret, struct err *e)
+{
+	struct store *st = calloc(1, sizeof(*st));
+	struct err ignored;
+
+	if (!st)
+		return err_oom(e);
+	if (str_printf(&st->images, e, "%s/images", cfg->data_dir) < 0 ||
+		str_printf(&st->names, e, "%s/names", st->images) < 0 ||
+		str_printf(&st->busy, e, "%s/busy", st->images) < 0 ||
+		str_printf(&st->logs, e, "%s/log", st->images) < 0 ||
+		str_dup(cfg->cache_dir, &st->cache, e) < 0 ||
+		str_dup(cfg->recipe_dir, &st->recipes, e) < 0 ||
+		str_dup(cfg->moat_path, &st->moat_path, e) < 0 || make_dirs(st, e) < 0) {
+		store_close(st);
+		return err_wrap(e, "image store");
+	}
+	/* What cannot be deleted is no reason not to start: store_gc reports it. */
+	catalog_sweep(st, NULL, NULL, &ignored);
+	*ret = st;
+	return 0;
+}
+
+void store_close(struct store *st)
+{
+	if (!st)
+		return;
+	free(st->images);
+	free(st->names);
+	free(st->busy);
+	free(st->logs);
+	free(st->cache);
+	free(st->recipes);
+	free(st->moat_path);
+	free(st);
+}
+
+static int not_found(const struct store *st, const char *ref, struct err *e)
+{
+	auto_free char *recipe = NULL;
+	char shown[128];
+
+	str_escape(ref, strlen(ref), shown, sizeof(shown));
+	if (recipe_find(st, ref, &recipe, e) == 0)
+		return err_set(e, ERR_NOT_FOUND,
+			"no image \"%s\"; build it with: moat image build %s", shown, shown);
+	return err_set(
+		e, ERR_NOT_FOUND, "no image \"%s\"; see what there is: moat image ls", shown);
+}
+
+/* 1 and the digest if exactly one image's digest begins so, 0 if none. */
+static int find_by_prefix(
+	const struct store *st, const char *ref, char ret_digest[SHA256_HEX + 1], struct err *e)
+{
+	auto_name_list struct name_list digests = {0};
+	const char *prefix = ref;
+	unsigned found = 0;
+
+	if (str_starts(ref, "sha256:") || str_starts(ref, "sha256-"))
+		prefix += strlen("sha256:");
+	if (strlen(prefix) < PREFIX_MIN || prefix[strspn(prefix, "0123456789abcdef")])
+		return 0;
+	if (catalog_digests(st, &digests, e) < 0)
+		return -1;
+	for (size_t i = 0; i < digests.n; i++) {
+		if (!str_starts(digests.items[i], prefix))
+			continue;
+		memcpy(ret_digest, digests.items[i], SHA256_HEX + 1);
+		found++;
+	}
+	if (found > 1)
+		return err_set(e, ERR_INVALID,
+			"%u images have a digest that begins with %s: "
+			"give more digits",
+			found, prefix);
+	return (int)found;
+}
+
+/* What ref stands for; *ret_name is "" if the image has none, and ref itself if it is a name. */
+static int resolve(const struct store *st, const char *ref, char ret_digest[SHA256_HEX + 1],
+	char **ret_name, struct err *e)
+{
+	auto_name_list struct name_list names = {0};
+	struct err ignored;
+	int got = 0;
+
+	if (check_image_name(ref, &ignored) == 0)
+		got = catalog_name_get(st, ref, ret_digest, e);
+	if (got < 0)
+		return -1;
+	if (got)
+		return str_dup(ref, ret_name, e);
+	got = find_by_prefix(st, ref, ret_digest, e);
+	if (got <= 0)
+		return got < 0 ? -1 : not_found(st, ref, e);
+	if (catalog_names(st, ret_digest, &names, e) < 0)
+		return -1;
+	return str_dup(names.n ? names.items[0] : "", ret_name, e);
+}
+
+/* An image can be replaced between looking up its name and reading it: then look again. */
+int store_find(struct store *st, const char *ref, struct image **ret, struct err *e)
+{
+	for (int tries = 0;; tries++) {
+		char digest[SHA256_HEX + 1];
+		auto_free char *name = NULL;
+
+		if (resolve(st, ref, digest, &name, e) < 0)
+			return -1;
+		if (catalog_load(st, digest, name, ret, e) == 0)
+			return 0;
+		if (e->kind != ERR_NOT_FOUND)
+			return err_wrap(e, "image %s", ref);
+		if (tries == 3) /* someone deleted the files and left the name */
+			return not_found(st, ref, e);
+	}
+}
+
+static int list_add(struct image_list *list, struct image *img, struct err *e)
+{
+	struct image **more = realloc(list->items, (list->n + 1) * sizeof(*more));
+
+	if (!more) {
+		image_free(img);
+		return err_oom(e);
+	}
+	list->items = more;
+	more[list->n++] = img;
+	return 0;
+}
+
+int store_list(struct store *st, struct image_list *ret, struct err *e)
+{
+	auto_image_list struct image_list list = {0};
+	auto_name_list struct name_list names = {0};
+
+	if (catalog_names(st, NULL, &names, e) < 0)
+		return -1;
+	for (size_t i = 0; i < names.n; i++) {
+		struct image *img = NULL;
+
+		if (store_find(st, names.items[i], &img, e) < 0) {
+			if (e->kind == ERR_NOT_FOUND) /* removed just now */
+				continue;
+			return -1;
+		}
+		if (list_add(&list, img, e) < 0)
+			return -1;
+	}
+	*ret = list;
+	list = (struct image_list){0};
+	return 0;
+}
+
+/* 1: held; 0: it has just gone. A remover may hold it alone for a moment. */
+static int hold_for_use(const char *dir, const char *ref, int *ret_fd, struct err *e)
+{
+	struct op brief = op_for_cleanup(2);
+
+	for (;;) {
+		enum hold got = hold_dir(dir, HOLD_SHARED, ret_fd, e);
+
+		if (got == HOLD_FAILED)
+			return -1;
+		if (got != HOLD_BUSY)
+			return got == HOLD_OK;
+		if (op_pause(&brief, 0.01, e) < 0)
+			return err_set(e, ERR_BUSY, "image %s is being removed", ref);
+	}
+}
+
+int store_use(struct store *st, const char *ref, struct image **ret, struct image_use **ret_use,
+	struct err *e)
+{
+	for (int tries = 0;; tries++) {
+		auto_free char *name = NULL, *dir = NULL;
+		char digest[SHA256_HEX + 1];
+		auto_fd int hold = -1;
+		struct image_use *use;
+		int got;
+
+		if (resolve(st, ref, digest, &name, e) < 0 ||
+			catalog_image_dir(st, digest, &dir, e) < 0)
+			return -1;
+		got = hold_for_use(dir, ref, &hold, e);
+		if (got < 0)
+			return -1;
+		if (got == 0 && tries < 3)
+			continue;
+		use = calloc(1, sizeof(*use));
+		if (!use)
+			return err_oom(e);
+		if (got == 0 || catalog_load(st, digest, name, ret, e) < 0) {
+			free(use);
+			return got == 0 ? not_found(st, ref, e) : err_wrap(e, "image %s", ref);
+		}
+		*use = (struct image_use){.st = st, .hold = take_fd(&hold)};
+		memcpy(use->digest, digest, sizeof(digest));
+		*ret_use = use;
+		return 0;
+	}
+}
+
+void store_unuse(struct image_use *use)
+{
+	struct err ignored; /* what stays is found by store_gc */
+
+	if (!use)
+		return;
+	close(use->hold);
+	/* Its name may have gone to a newer image while it was in use. */
+	catalog_drop_unnamed(use->st, use->digest, &ignored);
+	free(use);
+}
+
+/* The names of one image, claimed so that no build gives them to another one meanwhile. */
+struct claims {
+	const struct store *st;
+	struct name_list names;
+	int *fds;
+	size_t n;
+};
+
+static void claims_free(struct claims *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		catalog_release_name(c->st, c->names.items[i], c->fds[i]);
+	free(c->fds);
+	name_list_free(&c->names);
+}
+
+/* Takes the names. */
+static int claims_take(struct claims *c, struct name_list *names, struct err *e)
+{
+	c->names = *names;
+	*names = (struct name_list){0};
+	c->fds = calloc(c->names.n + 1, sizeof(int));
+	if (!c->fds)
+		return err_oom(e);
+	for (; c->n < c->names.n; c->n++)
+		if (catalog_try_claim_name(c->st, c->names.items[c->n], &c->fds[c->n], e) < 0)
+			return -1;
+	return 0;
+}
+
+/* Those of the claimed names that still are this image's. */
+static int drop_names(const struct claims *c, const char *digest, struct err *e)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		auto_free char *path = NULL;
+		char now[SHA256_HEX + 1];
+		int got = catalog_name_get(c->st, c->names.items[i], now, e);
+
+		if (got < 0)
+			return -1;
+		if (got == 0 || strcmp(now, digest) != 0)
+			continue;
+		if (str_printf(&path, e, "%s/%s", c->st->names, c->names.items[i]) < 0)
+			return -1;
+		if (unlink(path) < 0 && errno != ENOENT)
+			return err_sys(e, errno, "%s", path);
+	}
+	return 0;
+}
+
+static int remove_whole(const struct claims *c, const char *digest, const char *ref,
+	uint64_t *ret_freed, struct err *e)
+{
+	auto_free char *dir = NULL;
+	auto_image struct image *img = NULL;
+	auto_fd int hold = -1;
+	struct err ignored;
+	enum hold got;
+
+	if (catalog_image_dir(c->st, digest, &dir, e) < 0)
+		return -1;
+	got = hold_dir(dir, HOLD_ALONE, &hold, e);
+	if (got == HOLD_BUSY)
+		return err_set(e, ERR_BUSY, "image %s is in use", ref);
+	if (got == HOLD_FAILED || drop_names(c, digest, e) < 0)
+		return -1;
+	if (got == HOLD_OK && catalog_load(c->st, digest, "", &img, &ignored) < 0)
+		img = NULL; /* damaged: all the more reason to remove it */
+	if (got == HOLD_OK && catalog_delete_dir(c->st, dir, e) < 0)
+		return err_wrap(e, "image %s", ref);
+	*ret_freed = img ? img->size : 0;
+	return 0;
+}
+
+int store_remove(struct store *st, const char *ref, uint64_t *ret_freed, struct err *e)
+{
+	__attribute__((cleanup(claims_free))) struct claims claims = {.st = st};
+	auto_name_list struct name_list names = {0}, one = {0};
+	char digest[SHA256_HEX + 1];
+	auto_free char *name = NULL;
+	struct err ignored;
+	bool others_stay;
+
+	if (resolve(st, ref, digest, &name, e) < 0 || catalog_names(st, digest, &names, e) < 0)
+		return -1;
+	others_stay = strcmp(name, ref) == 0 && names.n > 1;
+	if (name_list_add(&one, ref, e) < 0 ||
+		claims_take(&claims, others_stay ? &one : &names, e) < 0)
+		return -1;
+	if (!others_stay)
+		return remove_whole(&claims, digest, ref, ret_freed, e);
+	if (drop_names(&claims, digest, e) < 0)
+		return -1;
+	catalog_drop_unnamed(st, digest, &ignored); /* the others may just have been removed too */
+	*ret_freed = 0;
+	return 0;
+}
+
+int store_gc(struct store *st, const struct op *op, void (*said)(void *arg, const char *text),
+	void *arg, struct err *e)
+{
+	auto_name_list struct name_list digests = {0};
+	int rc = catalog_sweep(st, said, arg, e);
+
+	if (rc < 0 || catalog_digests(st, &digests, e) < 0)
+		return err_wrap(e, "image store");
+	for (size_t i = 0; i < digests.n; i++) {
+		char text[128];
+
+		if (op_check(op, e) < 0)
+			return -1;
+		rc = catalog_drop_unnamed(st, digests.items[i], e);
+		if (rc < 0)
+			return err_wrap(e, "image store");
+		snprintf(text, sizeof(text), "image %.12s, which had no name", digests.items[i]);
+		if (rc == 1 && said)
+			said(arg, text);
+	}
+	return 0;
+}
