@@ -63,7 +63,7 @@ def test_spec_of_a_full_configuration() -> None:
                 name="victim",
                 is_sandbox=False,
                 nics=(),
-                healthcheck=HealthCheck(test=("true",), interval=0.5),
+                healthcheck=HealthCheck(test=("true",), interval=0.01),
                 native={"machine": "q35"},
             ),
         ),
@@ -74,7 +74,7 @@ def test_spec_of_a_full_configuration() -> None:
     assert spec["vms"][0]["nics"] == [{"vnet": "lan", "mac": MAC, "ipv4": "10.1.0.9"}]
     assert spec["vms"][1]["source"] == {"ova": "/images/victim.ova"}
     assert spec["vms"][1]["nics"] == []
-    assert spec["vms"][1]["healthcheck"]["interval"] == 1
+    assert spec["vms"][1]["healthcheck"]["interval"] == 0.1
     assert spec["networks"]["vnets"][0]["subnets"][0]["cidr"] == "10.1.0.0/24"
 
 
@@ -139,6 +139,12 @@ def test_no_network_is_not_the_default_network() -> None:
         ({"vms": [vm(healthcheck={"test": []})]}, "vms[0].healthcheck.test: "),
         ({"vms": [vm(healthcheck={"test": [""]})]}, "vms[0].healthcheck.test: "),
         ({"vms": []}, "vms: "),
+        ({"vms": [vm()], "networks": {"vnets": []}}, "networks.vnets: "),
+        ({"vms": [vm()], "networks": "some"}, "networks: Input should be 'auto' or 'none'"),
+        (
+            {"vms": [vm()], "networks": {"vnets": [{"alias": "a", "egress": {"allow": {}}}]}},
+            "networks.vnets[0].egress.allow: at least one of domains",
+        ),
         ({"driver": "docker"}, "driver: "),
     ],
 )

@@ -222,6 +222,7 @@ def test_vagrant_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert hash(config) == hash(config.model_copy())
     assert config.to_spec() == {
         "driver": "vagrant",
+        "vms": [{"name": "attacker"}],
         "native": {
             "vagrantfile": str(tmp_path / "other"),
             "primary_vm": "attacker",

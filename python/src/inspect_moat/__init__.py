@@ -3,6 +3,8 @@
 from ._config import (
     CloudInit,
     DhcpRange,
+    Egress,
+    EgressAllow,
     HealthCheck,
     MoatSandboxEnvironmentConfig,
     Networks,
@@ -23,6 +25,8 @@ from ._version import __version__
 __all__ = [
     "CloudInit",
     "DhcpRange",
+    "Egress",
+    "EgressAllow",
     "HealthCheck",
     "MoatSandboxEnvironment",
     "MoatSandboxEnvironmentConfig",

@@ -120,7 +120,7 @@ def _check_names(vms: Sequence[VmView]) -> None:
         raise ValueError("at least one VM must have is_sandbox=True: it is the default sandbox")
     seen: dict[str, str] = {}
     for vm in vms:
-        if vm.name == "default" and vm is not first_sandbox:
+        if vm.name.lower() == "default" and vm is not first_sandbox:
             raise ValueError(
                 f'{vm.place}.name: "default" is the name of the first VM with is_sandbox=True '
                 "(and of a VM that was given no name): give this one another name"

@@ -7,7 +7,6 @@ the names and a mistake shows where it was made.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
@@ -19,7 +18,9 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -40,6 +41,8 @@ DEFAULT_IMAGE = "debian12"
 RAM_MB_MIN = 64
 RAM_MB_MAX = 4 * 1024 * 1024
 VCPUS_MAX = 512
+DISK_GB_MAX = 65536
+INTERVAL_MIN = 0.1
 
 MacAddress = Annotated[str, AfterValidator(normal_mac)]
 VmName = Annotated[str, AfterValidator(check_vm_name)]
@@ -47,6 +50,14 @@ OsType = Literal[
     "l24", "l26", "other", "solaris",
     "w2k", "w2k3", "w2k8", "win7", "win8", "win10", "win11", "wvista", "wxp",
 ]  # fmt: skip
+
+
+# A word or an object: told apart by hand, so that an error is about the one that was meant.
+WORD, OBJECT = "<word>", "<object>"
+
+
+def _word_or_object(value: Any) -> str:
+    return WORD if isinstance(value, str) else OBJECT
 
 
 class SpecModel(BaseModel):
@@ -112,14 +123,8 @@ class HealthCheck(SpecModel):
     start_period: float = Field(default=0, ge=0, allow_inf_nan=False)
 
     def to_spec(self) -> dict[str, Any]:
-        """For the daemon, which counts in whole seconds."""
-        return {
-            "test": list(self.test),
-            "interval": math.ceil(self.interval),
-            "timeout": self.timeout,
-            "retries": self.retries,
-            "start_period": math.ceil(self.start_period),
-        }
+        """For the daemon, which does not try more often than ten times a second."""
+        return {**self.model_dump(mode="json"), "interval": max(self.interval, INTERVAL_MIN)}
 
     @field_validator("test")
     @classmethod
@@ -145,6 +150,7 @@ class VmConfig(SpecModel):
     Attributes:
         source: where its disk comes from; a plain string is the name of an image.
         name: its host name, and its name in `sandbox(NAME)`.
+        disk_gb: grow the disk to this size; as large as the image if left out.
         nics: its network cards. None: one, in the first network. Empty: none at all.
         is_sandbox: whether commands can be run in it. Needs the guest agent in the image.
         depends_on: the names of VMs that must be ready before this one is started.
@@ -157,6 +163,7 @@ class VmConfig(SpecModel):
     name: VmName = "default"
     ram_mb: int = Field(default=2048, ge=RAM_MB_MIN, le=RAM_MB_MAX)
     vcpus: int = Field(default=2, ge=1, le=VCPUS_MAX)
+    disk_gb: int | None = Field(default=None, ge=1, le=DISK_GB_MAX)
     nics: tuple[VmNic, ...] | None = None
     is_sandbox: bool = True
     uefi_boot: bool = False
@@ -170,7 +177,7 @@ class VmConfig(SpecModel):
     await_before_next_vm: bool = False
     depends_on: tuple[str, ...] = ()
     healthcheck: HealthCheck | None = None
-    user: str | None = None
+    user: str | int | None = None
     cloud_init: CloudInit | None = Field(default=None, repr=False)
     native: dict[str, Any] = Field(default_factory=dict)
 
@@ -192,9 +199,9 @@ class Subnet(SpecModel):
 
     Attributes:
         cidr: its addresses.
-        gateway: the address of the router; none if left out.
-        snat: whether the VMs may talk to the world outside.
-        dhcp_ranges: what DHCP gives away; chosen for you if left out.
+        gateway: the address of the router. Without one the subnet has no way out.
+        snat: translate addresses, so that the world outside can answer.
+        dhcp_ranges: what DHCP gives away. Without any, only cards with an `ipv4` get an address.
     """
 
     cidr: IPv4Network
@@ -203,19 +210,61 @@ class Subnet(SpecModel):
     dhcp_ranges: tuple[DhcpRange, ...] = ()
 
 
+class EgressAllow(SpecModel):
+    """What may be reached outside: names (`*.example.org` for all below it), networks, ports."""
+
+    domains: tuple[str, ...] = ()
+    cidrs: tuple[IPv4Network, ...] = ()
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
+
+    @model_validator(mode="after")
+    def _allows_something(self) -> EgressAllow:
+        if not self.domains and not self.cidrs:
+            raise ValueError("at least one of domains and cidrs is needed")
+        return self
+
+
+class Egress(SpecModel):
+    """A network with a way out to a few places only."""
+
+    allow: EgressAllow
+
+
+EgressType = Annotated[
+    Annotated[Literal["deny", "open"], Tag(WORD)] | Annotated[Egress, Tag(OBJECT)],
+    Discriminator(_word_or_object),
+]
+
+
 class Vnet(SpecModel):
-    """A virtual network: a switch of its own."""
+    """A virtual network: a switch that only this sandbox is plugged into.
+
+    Attributes:
+        alias: the name by which network cards refer to it.
+        vlan_aware: let VLAN tags through.
+        dhcp: serve DHCP and DNS; as `Networks.dhcp` says if left out.
+        egress: "deny", "open", or what is allowed. If left out, "open" if a subnet has `snat`.
+        subnets: its IP networks. Without any it is a bare switch.
+    """
 
     alias: str = Field(min_length=1, max_length=256)
     vlan_aware: bool = False
-    dhcp: bool = True
+    dhcp: bool | None = None
+    egress: EgressType | None = None
     subnets: tuple[Subnet, ...] = ()
 
 
 class Networks(SpecModel):
-    """The networks of a sandbox."""
+    """The networks of a sandbox; `dhcp` is what those have that do not say themselves."""
 
-    vnets: tuple[Vnet, ...]
+    vnets: tuple[Vnet, ...] = Field(min_length=1)
+    dhcp: bool = True
+
+
+NetworksType = Annotated[
+    Annotated[Literal["auto", "none"], Tag(WORD)] | Annotated[Networks, Tag(OBJECT)],
+    Discriminator(_word_or_object),
+]
 
 
 def _default_vms() -> tuple[VmConfig, ...]:
@@ -229,15 +278,17 @@ class MoatSandboxEnvironmentConfig(SpecModel):
     Attributes:
         vms: the machines. The first one with `is_sandbox` is Inspect's default sandbox.
         networks: "auto" is one network with DHCP that all VMs share and that leads nowhere else;
-            None is no network at all.
+            "none" is no network at all.
         driver: who runs the VMs.
         pool: which servers to use, for a driver that has several.
+        native: settings for the driver alone, passed on as they are.
     """
 
     vms: tuple[VmConfig, ...] = Field(default_factory=_default_vms, min_length=1)
-    networks: Networks | Literal["auto"] | None = "auto"
+    networks: NetworksType | None = "auto"
     driver: Literal["qemu", "proxmox"] = "qemu"
     pool: str | None = None
+    native: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MoatSandboxEnvironmentConfig:
@@ -292,6 +343,8 @@ def describe(error: ValidationError) -> str:
     for item in error.errors(include_url=False, include_input=False):
         place = ""
         for part in item["loc"]:
+            if part in (WORD, OBJECT):
+                continue
             place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
         message = item["msg"].removeprefix("Value error, ")
         lines.append(f"{place}: {message}" if place else message)

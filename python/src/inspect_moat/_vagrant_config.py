@@ -34,6 +34,8 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
         """The specification for the daemon, which has another working directory."""
         return {
             "driver": "vagrant",
+            # the Vagrantfile has the last word on what VMs there are
+            "vms": [{"name": self.primary_vm_name or "default"}],
             "native": {
                 "vagrantfile": os.path.abspath(self.vagrantfile_path),
                 "primary_vm": self.primary_vm_name,
