@@ -73,8 +73,10 @@ static int send_held(struct talk *t, struct err *e)
 		room -= n;
 		sent += n;
 	}
-	if (!left)
+	if (!left) {
 		buf_free(&t->held.data);
+		t->held_at = 0;
+	}
 	if (sent && t->io->consumed)
 		t->io->consumed(t->io->arg, sent);
 	return 0;
@@ -88,7 +90,6 @@ static int take_letter(struct talk *t, struct letter *letter, struct err *e)
 	case GUEST_LETTER_DATA:
 		if (t->input && !t->eof) {
 			t->held = *letter;
-			t->held_at = 0;
 			return send_held(t, e);
 		}
 		if (t->io->consumed)

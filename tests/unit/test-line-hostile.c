@@ -323,15 +323,12 @@ static void test_line_fail(void)
 static void read_late(struct peer *p)
 {
 	struct got g;
-	uint64_t data = 0;
 	int *go = p->arg;
 
 	guest_hello(p);
 	if (read(*go, &g, 1) != 1)
 		return;
 	while (guest_get(p, &g)) {
-		if (g.msg.type == WIRE_DATA)
-			data += g.len;
 		if (g.msg.type == WIRE_CANCEL || g.msg.type == WIRE_MKDIR)
 			guest_put(p, (struct wire_msg){.type = WIRE_DONE, .id = g.msg.id}, NULL, 0);
 	}
