@@ -20,7 +20,7 @@
 #define SPEC_VNETS_MAX    64
 #define SPEC_NO_VNET      SIZE_MAX
 #define SPEC_AUTO_ALIAS   "default" /* the alias of the one network of "networks": "auto" */
-#define SPEC_DEFAULT_NAME "default" /* of the first sandbox VM when it is given none */
+#define SPEC_DEFAULT_NAME "default" /* for the first sandbox VM only */
 
 enum spec_driver { SPEC_DRIVER_QEMU, SPEC_DRIVER_PROXMOX, SPEC_DRIVER_VAGRANT };
 
@@ -82,7 +82,8 @@ struct nic_spec {
 struct healthcheck_spec {
 	char **test; /* argv, not NULL-terminated: n_test strings */
 	size_t n_test;
-	unsigned interval, timeout, retries, start_period;
+	double interval, start_period;
+	unsigned timeout, retries;
 };
 
 struct cloud_init_spec {
@@ -96,7 +97,7 @@ struct vm_spec {
 	unsigned disk_gb; /* grow the disk to this; 0: as the image is */
 	struct nic_spec *nics;
 	size_t n_nics;
-	bool nics_given; /* false with SPEC_NET_EXISTING: keep the template's NICs */
+	bool nics_given; /* false: those of the template or Vagrantfile stay; then n_nics is 0 */
 	bool is_sandbox, uefi_boot, tablet, firewall, await_before_next_vm;
 	enum spec_disk disk_controller;
 	enum spec_nic nic_controller;
@@ -186,10 +187,12 @@ bool spec_os_is_windows(enum spec_os os);
 
 /* Case-insensitive, as host names are; NULL if there is none. */
 const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name);
-/* The VM that a command without a VM name goes to: "default", else the first sandbox VM. */
+/* The VM that a command without a VM name goes to: the first sandbox VM. */
 const struct vm_spec *spec_default_vm(const struct sandbox_spec *s);
+/* Whether vms[a] may start only when vms[b] is ready: by depends_on or by await_before_next_vm. */
+bool spec_waits_for(const struct sandbox_spec *s, size_t a, size_t b);
 /*
- * The order in which to start the VMs: as listed, but each after those it depends on. order has
+ * The order in which to start the VMs: as listed, but each after those it waits for. order has
  * room for n_vms indices.
  */
 void spec_start_order(const struct sandbox_spec *s, size_t *order);

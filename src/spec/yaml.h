@@ -2,7 +2,8 @@
  * yaml.h - the text of a spec, JSON or YAML, as a JSON value. Pure.
  *
  * YAML is read by the 1.2 core schema: yes, no, on and off are strings, 0o17 and 0x1f are numbers.
- * Aliases, tags other than the core schema's, duplicate keys and a second document are refused.
+ * Aliases, tags other than !!str, !!map and !!seq, duplicate keys and a second document are
+ * refused.
  */
 #pragma once
 

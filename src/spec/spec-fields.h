@@ -1,0 +1,84 @@
+/*
+ * spec-fields.h - the table that says what a spec consists of. Constant data.
+ *
+ * How it works: a shape describes one C struct and the JSON object it is read from, a field one
+ * member of both. Reading (spec-read.c), writing and freeing (spec-write.c) and the JSON Schema
+ * (spec-schema.c) all walk this one table, so they cannot disagree. What the table cannot say,
+ * because it concerns several members at once, is in spec-finish.c and spec-check-*.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SPEC_NATIVE_DEPTH_MAX 32
+#define SPEC_USER_NAME_MAX    64
+
+/* Allowed texts and the numbers they stand for: the index. NULL has no text (it is written null).
+ */
+struct words {
+	const char *const *list;
+	size_t n;
+};
+
+/* What a text may consist of: never control characters. */
+struct text_class {
+	const char *is;      /* "a host name (letters, digits, ...)", for messages */
+	const char *pattern; /* for the schema and for regcomp(3) alike; NULL: none */
+	bool free;           /* the pattern does not keep control characters out */
+	bool many_lines;     /* newlines and tabs may stand in it */
+};
+
+enum field_kind {
+	FIELD_BOOL,     /* bool */
+	FIELD_WHOLE,    /* unsigned, min..max */
+	FIELD_NUMBER,   /* double, min..max */
+	FIELD_TEXT,     /* char *; min..max characters of class text */
+	FIELD_WORD,     /* an enum; words */
+	FIELD_USER,     /* char *; a name of class text, or a uid (min..max) */
+	FIELD_IPV4,     /* uint32_t */
+	FIELD_IPV4_NET, /* struct ipv4_net */
+	FIELD_MAC,      /* struct mac_addr */
+	FIELD_NATIVE,   /* json_t *, an object */
+	FIELD_PART,     /* a struct in place; shape */
+	FIELD_OBJECT,   /* pointer to a struct, NULL when absent; shape */
+	FIELD_LIST,     /* pointer to items, and their count at count_at; min..max items */
+};
+
+struct field {
+	const char *name;
+	enum field_kind kind;
+	bool required;
+	const char *preset; /* JSON read in place of an absent or null member; NULL: leave zero */
+	size_t at, count_at;
+	double min, max;
+	const struct text_class *text;
+	const struct words *words; /* FIELD_TEXT: if set, one of these */
+	const struct shape *shape;
+	const struct field *item; /* FIELD_LIST: what one item is; its name is NULL */
+	const char *help;
+};
+
+struct shape {
+	const char *title; /* its name in the schema */
+	const char *help;
+	size_t size;
+	const struct field *fields;
+	size_t n_fields;
+	bool one_member; /* exactly one member must be given */
+	/* Short forms. A text may stand for an object with just this member: */
+	const char *short_for;
+	/* Or words may stand for it, which go into an enum at the start of the struct: */
+	const struct words *words;
+	int object_word;  /* the enum's value when an object was given */
+	bool null_stands; /* null does not mean absent: it is null_word */
+	int null_word;
+};
+
+extern const struct shape spec_shape;
+
+extern const struct words spec_words_driver, spec_words_disk, spec_words_nic, spec_words_os;
+
+const struct field *shape_find(const struct shape *s, const char *name);
+/* The size of what a field points to or holds: how far apart the items of a list are. */
+size_t field_size(const struct field *f);

@@ -1,0 +1,138 @@
+#include "spec/spec-text.h"
+
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/str.h"
+
+#define NAME_MAX_COMPARED 32
+
+/* Characters, not bytes: so JSON Schema counts. jansson has made sure that it is UTF-8. */
+static size_t count_chars(const char *s)
+{
+	size_t n = 0;
+
+	for (; *s; s++)
+		n += ((unsigned char)*s & 0xc0) != 0x80;
+	return n;
+}
+
+static bool has_control(const char *s, bool many_lines)
+{
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)s[0], next = (unsigned char)s[1];
+
+		if ((c < 0x20 || c == 0x7f) && !(many_lines && strchr("\t\n\r", c)))
+			return true;
+		if (c == 0xc2 && next >= 0x80 && next <= 0x9f) /* U+0080 to U+009F in UTF-8 */
+			return true;
+	}
+	return false;
+}
+
+static int check_pattern(const struct text_class *text, const char *s, struct err *e)
+{
+	char shown[64];
+	regex_t re;
+	int rc;
+
+	if (regcomp(&re, text->pattern, REG_EXTENDED | REG_NOSUB) != 0)
+		return err_set(e, ERR_INTERNAL, "cannot compile the pattern %s", text->pattern);
+	rc = regexec(&re, s, 0, NULL, 0);
+	regfree(&re);
+	if (rc == 0)
+		return 0;
+	str_escape(s, strlen(s), shown, sizeof(shown));
+	return err_set(e, ERR_INVALID, "\"%s\" is not %s", shown, text->is);
+}
+
+static bool is_word(const struct words *w, const char *s)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->list[i] && strcmp(w->list[i], s) == 0)
+			return true;
+	return false;
+}
+
+int text_check(const struct field *f, const char *s, size_t len, struct err *e)
+{
+	/* A user's max is that of its uid. */
+	double max = f->kind == FIELD_USER ? SPEC_USER_NAME_MAX : f->max;
+	char list[WORDS_TEXT_MAX], shown[64];
+	size_t chars;
+
+	if (strlen(s) != len)
+		return err_set(e, ERR_INVALID, "contains a NUL character");
+	chars = count_chars(s);
+	if ((double)chars > max)
+		return err_set(e, ERR_INVALID, "is %zu characters long; at most %.0f are allowed",
+			chars, max);
+	if (chars == 0 && (f->min > 0 || f->kind == FIELD_USER))
+		return err_set(e, ERR_INVALID, "is empty");
+	if (has_control(s, f->text->many_lines))
+		return err_set(e, ERR_INVALID, "contains a control character");
+	if (f->words && !is_word(f->words, s)) {
+		str_escape(s, len, shown, sizeof(shown));
+		return err_set(e, ERR_INVALID, "\"%s\" is not one of %s", shown,
+			words_text(f->words, list, sizeof(list)));
+	}
+	return f->text->pattern ? check_pattern(f->text, s, e) : 0;
+}
+
+/* How many letters must be changed, added or left out to make b from a. */
+static size_t edit_distance(const char *a, const char *b)
+{
+	size_t row[NAME_MAX_COMPARED + 1], len_b = strlen(b);
+
+	for (size_t j = 0; j <= len_b; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= len_b; j++) {
+			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			diagonal = row[j];
+			row[j] = best;
+		}
+	}
+	return row[len_b];
+}
+
+const char *text_nearest_member(const struct shape *s, const char *name)
+{
+	const char *nearest = NULL;
+	size_t least = 3; /* more changes than two: another word */
+
+	if (strlen(name) > NAME_MAX_COMPARED)
+		return NULL;
+	for (size_t i = 0; i < s->n_fields; i++) {
+		const char *candidate = s->fields[i].name;
+		size_t distance = edit_distance(name, candidate);
+
+		/* "os" is two letters from "cpu", and still not meant. */
+		if (distance < least && distance < strlen(candidate) / 2 + 1) {
+			least = distance;
+			nearest = candidate;
+		}
+	}
+	return nearest;
+}
+
+const char *words_text(const struct words *w, char *out, size_t size)
+{
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < w->n && used < size; i++)
+		if (w->list[i])
+			used += (size_t)snprintf(
+				out + used, size - used, "%s\"%s\"", used ? ", " : "", w->list[i]);
+	return out;
+}

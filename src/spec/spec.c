@@ -1,0 +1,148 @@
+#include "spec/spec.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "spec/spec-check.h"
+#include "spec/spec-fields.h"
+#include "spec/spec-read.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+int spec_parse(const json_t *j, struct sandbox_spec **ret, struct err *e)
+{
+	auto_spec struct sandbox_spec *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return err_oom(e);
+	if (shape_read(&spec_shape, j, s, e) < 0 || spec_finish(s, j, e) < 0 ||
+		spec_check_vms(s, e) < 0 || spec_check_networks(s, e) < 0 ||
+		spec_check_nics(s, e) < 0)
+		return -1;
+	*ret = take_ptr(&s);
+	return 0;
+}
+
+void spec_free(struct sandbox_spec *s)
+{
+	if (s)
+		shape_free(&spec_shape, s);
+	free(s);
+}
+
+int spec_to_json(const struct sandbox_spec *s, json_t **ret, struct err *e)
+{
+	auto_json json_t *j = NULL;
+	json_t *vms;
+
+	if (shape_write(&spec_shape, s, &j, e) < 0)
+		return -1;
+	vms = json_object_get(j, "vms");
+	for (size_t i = 0; i < s->n_vms; i++)
+		if (!s->vms[i].nics_given &&
+			json_object_set_new(json_array_get(vms, i), "nics", json_null()) < 0)
+			return err_oom(e);
+	*ret = take_ptr(&j);
+	return 0;
+}
+
+const char *spec_driver_name(enum spec_driver d)
+{
+	return spec_words_driver.list[d];
+}
+
+const char *spec_os_name(enum spec_os os)
+{
+	return spec_words_os.list[os];
+}
+
+const char *spec_disk_name(enum spec_disk d)
+{
+	return spec_words_disk.list[d];
+}
+
+const char *spec_nic_name(enum spec_nic n)
+{
+	return spec_words_nic.list[n];
+}
+
+bool spec_os_is_windows(enum spec_os os)
+{
+	return os >= SPEC_OS_W2K;
+}
+
+const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name)
+{
+	for (size_t i = 0; i < s->n_vms; i++)
+		if (strcasecmp(s->vms[i].name, name) == 0)
+			return &s->vms[i];
+	return NULL;
+}
+
+const struct vm_spec *spec_default_vm(const struct sandbox_spec *s)
+{
+	for (size_t i = 0; i < s->n_vms; i++)
+		if (s->vms[i].is_sandbox)
+			return &s->vms[i];
+	return NULL;
+}
+
+bool spec_waits_for(const struct sandbox_spec *s, size_t a, size_t b)
+{
+	const struct vm_spec *vm = &s->vms[a];
+
+	if (b < a && s->vms[b].await_before_next_vm)
+		return true;
+	for (size_t i = 0; i < vm->n_depends_on; i++)
+		if (strcasecmp(vm->depends_on[i], s->vms[b].name) == 0)
+			return true;
+	return false;
+}
+
+static bool can_start(const struct sandbox_spec *s, size_t vm, const bool *started)
+{
+	for (size_t other = 0; other < s->n_vms; other++)
+		if (!started[other] && spec_waits_for(s, vm, other))
+			return false;
+	return true;
+}
+
+void spec_start_order(const struct sandbox_spec *s, size_t *order)
+{
+	bool started[SPEC_VMS_MAX] = {false};
+
+	for (size_t n = 0; n < s->n_vms; n++) {
+		size_t vm = 0;
+
+		/* There always is one, or spec_parse would have found a cycle. */
+		while (vm < s->n_vms - 1 && (started[vm] || !can_start(s, vm, started)))
+			vm++;
+		started[vm] = true;
+		order[n] = vm;
+	}
+}
+
+const char *spec_place(char buf[static SPEC_PLACE_MAX], const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(buf, SPEC_PLACE_MAX, fmt, ap);
+	va_end(ap);
+	return buf;
+}
+
+int spec_err_at(struct err *e, enum err_kind kind, const char *file, int line, const char *place,
+	const char *fmt, ...)
+{
+	char text[sizeof(e->msg)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return err_set_at(e, kind, file, line, "%s: %s", place, text);
+}
