@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from real_daemon import debian, moat, tiny
+
+__all__ = ["debian", "moat", "tiny"]
+
 import inspect_moat._registry  # noqa: F401  (registers the providers, installed or not)
 
 

@@ -1,0 +1,175 @@
+"""Whole evals through the `inspect` command: what they give, and that they leave nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from real_daemon import REPOSITORY, Moat
+
+EVALS = Path(__file__).parent / "evals"
+EVAL_TIMEOUT = 900.0
+INSPECT = [sys.executable, "-m", "inspect_ai"]
+
+
+class Eval:
+    """A running `inspect eval`."""
+
+    def __init__(self, file: Path, logs: Path, *options: str, **environment: str) -> None:
+        self.logs = logs
+        command = [*INSPECT, "eval", file.name, "--model", "mockllm/model", "--display", "plain"]
+        self.process = subprocess.Popen(
+            [*command, "--log-dir", str(logs), "--log-format", "json", *options],
+            cwd=file.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environment},
+        )
+
+    def finish(self) -> str:
+        try:
+            output, _ = self.process.communicate(timeout=EVAL_TIMEOUT)
+        finally:
+            self.process.kill()
+        return output
+
+    def log(self) -> dict[str, Any]:
+        (file,) = self.logs.glob("*.json")
+        log = json.loads(file.read_text())
+        assert isinstance(log, dict)
+        return log
+
+    def accuracy(self) -> float:
+        output = self.finish()
+        log = self.log()
+        assert log["status"] == "success", output
+        return float(log["results"]["scores"][0]["metrics"]["accuracy"]["value"])
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def many(tmp_path: Path, *options: str, **environment: str) -> Eval:
+    return Eval(EVALS / "many.py", tmp_path, *options, **environment)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_twenty_samples_four_at_a_time(tiny: Moat, tmp_path: Path, backend: str) -> None:
+    run = many(tmp_path, "-T", "samples=20", "--max-sandboxes", "4", INSPECT_ASYNC_BACKEND=backend)
+    most = 0
+    while run.process.poll() is None:
+        most = max(most, len(tiny.sandboxes()))
+        time.sleep(0.3)
+    assert run.accuracy() == 1.0
+    assert len(run.log()["samples"]) == 20
+    assert 1 <= most <= 4
+    tiny.assert_nothing_left()
+
+
+def test_labels_show_which_sample_a_vm_serves(tiny: Moat, tmp_path: Path) -> None:
+    run = many(tmp_path, "-T", "samples=1", "-T", "seconds=15")
+    wait_until(lambda: len(tiny.sandboxes()) == 1, "no sandbox appeared")
+    (entry,) = tiny.sandboxes()
+    run.finish()
+    labels = entry["labels"]
+    assert labels["task"] == "many"
+    assert labels["sample"] == "s0"
+    assert labels["epoch"] == "1"
+    assert labels["model"] == "mockllm/model"
+    assert labels["meta.number"] == "0"
+    assert labels["eval"] == run.log()["eval"]["eval_id"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_killed_in_the_middle(tiny: Moat, tmp_path: Path, number: signal.Signals) -> None:
+    run = many(tmp_path, "-T", "samples=20", "-T", "seconds=60", "--max-sandboxes", "4")
+    wait_until(lambda: len(tiny.sandboxes()) >= 2, "no sandboxes appeared")
+    run.process.send_signal(number)
+    run.finish()
+    tiny.assert_nothing_left()
+
+
+def test_setup_that_fails_leaves_nothing(tiny: Moat, tmp_path: Path) -> None:
+    run = many(tmp_path, "-T", "setup=#!/bin/sh\necho no luck >&2; exit 1")
+    assert "no luck" in run.finish()
+    assert run.log()["status"] == "error"
+    tiny.assert_nothing_left()
+
+
+def test_kept_sandboxes_can_be_used_and_removed(tiny: Moat, tmp_path: Path) -> None:
+    run = many(tmp_path, "-T", "samples=2", "--no-sandbox-cleanup")
+    output = run.finish()
+    kept = [entry["id"] for entry in tiny.sandboxes()]
+    assert len(kept) == 2
+    assert all(entry["detached"] for entry in tiny.sandboxes())
+    for id in kept:
+        assert re.search(rf"{id}.*sample s[01], epoch 1", output), output
+    looked = tiny.run("exec", kept[0], "cat", "/home/user/mine.txt")
+    assert looked.stdout in ("s0", "s1"), looked.stderr
+    one = subprocess.run(
+        [*INSPECT, "sandbox", "cleanup", "moat", kept[0]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert kept[0] in one.stdout
+    assert [entry["id"] for entry in tiny.sandboxes()] == [kept[1]]
+    subprocess.run([*INSPECT, "sandbox", "cleanup", "moat"], check=True)
+    tiny.assert_nothing_left()
+
+
+def test_cleanup_of_a_sandbox_that_does_not_exist_fails(tiny: Moat) -> None:
+    done = subprocess.run(
+        [*INSPECT, "sandbox", "cleanup", "moat", "ffffffff"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "ffffffff" in done.stderr
+
+
+@pytest.mark.parametrize("provider", ["proxmox", "vagrant"])
+def test_drivers_that_are_not_there_yet_say_so(tiny: Moat, tmp_path: Path, provider: str) -> None:
+    (tmp_path / "Vagrantfile").write_text("")
+    run = Eval(
+        EVALS / "many.py",
+        tmp_path / "logs",
+        "--sandbox",
+        provider,
+        VAGRANTFILE_PATH=str(tmp_path / "Vagrantfile"),
+    )
+    output = run.finish()
+    assert run.process.returncode != 0
+    assert f"sandbox {provider}: " in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("name", ["hello", "files_and_setup", "snapshots", "ctf"])
+def test_examples_on_the_tiny_image(tiny: Moat, tmp_path: Path, name: str) -> None:
+    run = Eval(REPOSITORY / "examples" / f"{name}.py", tmp_path)
+    assert run.accuracy() == 1.0
+    tiny.assert_nothing_left()
+
+
+@pytest.mark.parametrize("name", ["tools", "bash_session", "human"])
+def test_examples_on_debian(debian: Moat, tmp_path: Path, name: str) -> None:
+    run = Eval(REPOSITORY / "examples" / f"{name}.py", tmp_path)
+    assert run.accuracy() == 1.0
+    debian.assert_nothing_left()
