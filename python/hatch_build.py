@@ -87,5 +87,7 @@ def _run(command: list[str]) -> None:
         check=False,
     )
     if done.returncode != 0:
-        lines = done.stdout.decode("utf-8", "replace").splitlines()[-REASON_LINES:]
-        raise CannotBuildError(f"`{' '.join(command[:2])}` failed:\n" + "\n".join(lines))
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        errors = [line for line in lines if "error:" in line.lower()] or lines
+        said = "\n".join(errors[-REASON_LINES:])
+        raise CannotBuildError(f"`{' '.join(command[:2])}` failed:\n{said}")

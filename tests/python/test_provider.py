@@ -400,7 +400,7 @@ async def test_connection_logs_in(
         connection = await environments["victim"].connection(user="root")
     assert connection.type == "moat"
     assert connection.command == (
-        f"env MOAT_RUNTIME_DIR={runtime_dir} /bin/true shell --user root {ID} victim"
+        f"env MOAT_RUNTIME_DIR={runtime_dir} /bin/true shell --user root --vm victim {ID}"
     )
 
 

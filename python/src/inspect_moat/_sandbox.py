@@ -431,7 +431,7 @@ def _moat_command() -> list[str]:
 
 def _shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
     options = ["--user", user] if user else []
-    return shlex.join([*_moat_command(), "shell", *options, sandbox_id, vm_name])
+    return shlex.join([*_moat_command(), "shell", *options, "--vm", vm_name, sandbox_id])
 
 
 def _valid_text(text: str) -> str:
