@@ -1,0 +1,43 @@
+/* exec.h - a command from the loop's side: its pipes, its deadline, its answer (WIRE_EXIT). */
+#pragma once
+
+#include "runner/input.h"
+#include "runner/ring.h"
+
+struct stream {
+	struct watch watch; /* first, so that one gives the other */
+	struct exec *exec;
+	uint8_t number; /* enum wire_stream */
+	bool ready;     /* there was something to read */
+	size_t drain;   /* after the end: how much of what was in the pipe then is left */
+	uint64_t total;
+	struct ring tail;
+};
+
+struct exec {
+	struct channel ch;
+	struct stream out[2];
+	struct input in;
+	struct watch reports;
+	int orders;
+	pid_t pid;
+	bool capture, tty;
+	bool cancelled, timed_out, ended;
+	uint8_t how;
+	uint32_t code;
+	char user[64], cwd[128], command[128]; /* for messages */
+};
+
+/* Starts what an EXEC frame asks for, or answers why not. False: the frame makes no sense. */
+bool exec_start(struct runner *r, const struct wire_msg *m, const struct frame *f);
+
+/* The loop's ends of the pipes, all nonblocking; -1 where there is none. */
+struct exec_pipes {
+	int in, out, err;
+};
+/* NULL: no room, errno says why. The command comes to life with exec_attend. */
+struct exec *exec_new(struct runner *r, const struct wire_msg *m, const struct exec_pipes *pipes);
+void exec_attend(struct exec *x, int reports, int orders);
+
+/* what: the user, directory or command that a failure is about. */
+void exec_answer(struct runner *r, const struct wire_msg *m, const char *what);

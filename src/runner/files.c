@@ -1,0 +1,328 @@
+#include "runner/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/auto.h"
+
+enum { MODE_BITS = 07777, MODE_DIRECTORY = 0755, MODE_FILE = 0644 };
+
+struct reading {
+	struct channel ch;
+	int fd;
+	uint64_t sent, max;
+	uint32_t mode;
+	char path[256]; /* for messages */
+};
+
+struct writing {
+	struct channel ch;
+	int fd;
+	uint64_t size;
+	char path[256];
+};
+
+void file_done(struct runner *r, const struct file_done *done)
+{
+	struct wire_msg m = {.type = WIRE_DONE,
+		.id = done->id,
+		.code = (uint32_t)done->error,
+		.size = done->size,
+		.mode = done->mode};
+	char text[300] = "";
+
+	if (done->error)
+		snprintf(text, sizeof(text), "%.200s: %s", done->what, strerror(done->error));
+	line_send(&r->line, &m, text, strlen(text));
+}
+
+/* FIFOs must not hang us, and a terminal must not become ours. */
+static int open_as(const struct user *u, const char *path, int flags)
+{
+	int error = user_fs_enter(u), fd;
+
+	if (error) {
+		errno = error;
+		return -1;
+	}
+	fd = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, MODE_FILE);
+	user_fs_leave(u);
+	return fd;
+}
+
+static void reading_release(struct channel *ch)
+{
+	close(((struct reading *)ch)->fd);
+}
+
+static void reading_finish(struct reading *rd, int error)
+{
+	struct file_done done = {.id = rd->ch.id,
+		.error = error,
+		.size = rd->sent,
+		.mode = rd->mode,
+		.what = rd->path};
+
+	file_done(rd->ch.runner, &done);
+	reading_release(&rd->ch);
+	channel_close(&rd->ch);
+}
+
+static bool reading_turn(struct channel *ch)
+{
+	struct reading *rd = (struct reading *)ch;
+	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
+	size_t want = ch->credit < WIRE_PIECE ? ch->credit : WIRE_PIECE;
+	uint8_t *place = line_begin(&ch->runner->line, &m, want);
+	ssize_t n;
+
+	if (!place)
+		return false;
+	n = read(rd->fd, place, want);
+	/* A file in /proc has no size to go by, and any file may grow. */
+	if (n > 0 && rd->max && rd->sent + (uint64_t)n > rd->max) {
+		n = -1;
+		errno = EFBIG;
+	}
+	line_end(&ch->runner->line, n > 0 ? (size_t)n : 0);
+	if (n <= 0) {
+		reading_finish(rd, n < 0 ? errno : 0);
+		return false;
+	}
+	rd->sent += (uint64_t)n;
+	ch->credit -= (uint32_t)n;
+	return true;
+}
+
+static void reading_cancel(struct channel *ch)
+{
+	reading_finish((struct reading *)ch, ECANCELED);
+}
+
+static const struct channel_ops reading_ops = {
+	.turn = reading_turn,
+	.credited = channel_want_turn,
+	.cancel = reading_cancel,
+	.release = reading_release,
+};
+
+int file_read(const struct file_request *req)
+{
+	auto_fd int fd = open_as(&req->user, req->path, O_RDONLY);
+	uint64_t max = req->msg->max;
+	struct reading *rd;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return errno;
+	if (S_ISDIR(st.st_mode))
+		return EISDIR;
+	if (S_ISREG(st.st_mode) && max && (uint64_t)st.st_size > max)
+		return EFBIG;
+	rd = (struct reading *)channel_new(req->runner, req->msg->id, sizeof(*rd), &reading_ops);
+	if (!rd)
+		return errno;
+	rd->fd = take_fd(&fd);
+	rd->max = max;
+	rd->mode = st.st_mode;
+	snprintf(rd->path, sizeof(rd->path), "%.255s", req->path);
+	channel_want_turn(&rd->ch);
+	return 0;
+}
+
+static void writing_release(struct channel *ch)
+{
+	struct writing *wr = (struct writing *)ch;
+
+	if (wr->fd >= 0)
+		close(wr->fd);
+}
+
+static void writing_finish(struct writing *wr, int error)
+{
+	struct file_done done = {.id = wr->ch.id, .size = wr->size, .what = wr->path};
+	struct stat st;
+
+	if (fstat(wr->fd, &st) == 0)
+		done.mode = st.st_mode;
+	/* Some file systems say only now that there was no space. */
+	if (close(wr->fd) < 0 && !error && errno != EINTR)
+		error = errno;
+	wr->fd = -1;
+	done.error = error;
+	file_done(wr->ch.runner, &done);
+	channel_close(&wr->ch);
+}
+
+static void writing_data(struct channel *ch, const uint8_t *p, size_t len)
+{
+	struct writing *wr = (struct writing *)ch;
+
+	for (size_t at = 0; at < len;) {
+		ssize_t n = write(wr->fd, p + at, len - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) { /* the answer may come before the host has sent everything */
+			writing_finish(wr, n < 0 ? errno : EIO);
+			return;
+		}
+		at += (size_t)n;
+		wr->size += (uint64_t)n;
+	}
+	channel_consume(ch, len, true);
+}
+
+static void writing_eof(struct channel *ch)
+{
+	writing_finish((struct writing *)ch, 0);
+}
+
+static void writing_cancel(struct channel *ch)
+{
+	writing_finish((struct writing *)ch, ECANCELED);
+}
+
+static const struct channel_ops writing_ops = {
+	.data = writing_data,
+	.eof = writing_eof,
+	.cancel = writing_cancel,
+	.release = writing_release,
+};
+
+/* As mkdir -p for everything before the last slash. Called as the user. */
+static int make_parents(const char *path)
+{
+	char prefix[4096];
+
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		memcpy(prefix, path, (size_t)(slash - path));
+		prefix[slash - path] = 0;
+		if (mkdir(prefix, MODE_DIRECTORY) < 0 && errno != EEXIST)
+			return errno;
+	}
+	return 0;
+}
+
+static int make_parents_as(const struct user *u, const char *path)
+{
+	int error = user_fs_enter(u);
+
+	if (!error) {
+		error = make_parents(path);
+		user_fs_leave(u);
+	}
+	return error;
+}
+
+static int set_mode(const struct user *u, int fd, uint32_t mode)
+{
+	int error = user_fs_enter(u);
+
+	if (!error) {
+		error = fchmod(fd, mode & MODE_BITS) < 0 ? errno : 0;
+		user_fs_leave(u);
+	}
+	return error;
+}
+
+int file_write(const struct file_request *req)
+{
+	const struct wire_msg *m = req->msg;
+	int flags = O_WRONLY | O_CREAT | (m->flags & WIRE_WRITE_APPEND ? O_APPEND : O_TRUNC);
+	auto_fd int fd = open_as(&req->user, req->path, flags);
+	struct writing *wr;
+	int error = 0;
+
+	if (fd < 0 && errno == ENOENT && (m->flags & WIRE_WRITE_PARENTS)) {
+		error = make_parents_as(&req->user, req->path);
+		if (error)
+			return error;
+		fd = open_as(&req->user, req->path, flags);
+	}
+	if (fd < 0)
+		return errno;
+	if (m->mode)
+		error = set_mode(&req->user, fd, m->mode);
+	if (error)
+		return error;
+	wr = (struct writing *)channel_new(req->runner, m->id, sizeof(*wr), &writing_ops);
+	if (!wr)
+		return errno;
+	wr->fd = take_fd(&fd);
+	snprintf(wr->path, sizeof(wr->path), "%.255s", req->path);
+	return 0;
+}
+
+static int make_directory(const struct file_request *req)
+{
+	uint32_t mode = req->msg->mode & MODE_BITS;
+
+	if (mkdir(req->path, mode ? mode : (mode_t)MODE_DIRECTORY) < 0)
+		return errno;
+	return mode && chmod(req->path, mode) < 0 ? errno : 0; /* whatever the umask says */
+}
+
+/* MKDIR and SYMLINK are over at once. */
+static int make_node(const struct file_request *req)
+{
+	int error = user_fs_enter(&req->user);
+
+	if (error)
+		return error;
+	if (req->msg->type == WIRE_MKDIR)
+		error = make_directory(req);
+	else
+		error = symlink(req->target, req->path) < 0 ? errno : 0;
+	user_fs_leave(&req->user);
+	if (!error)
+		file_done(req->runner, &(struct file_done){.id = req->msg->id});
+	return error;
+}
+
+/* A missing user is no missing file, so not ENOENT. */
+static bool refuse_user(struct runner *r, uint32_t id, int error, const char *who)
+{
+	struct wire_msg m = {.type = WIRE_DONE, .id = id};
+	char text[300];
+
+	m.code = (uint32_t)(error == ENOENT ? EINVAL : error);
+	if (error == ENOENT)
+		snprintf(text, sizeof(text), "no such user: %.200s", who);
+	else
+		snprintf(text, sizeof(text), "user %.200s: %s", who, strerror(error));
+	line_send(&r->line, &m, text, strlen(text));
+	return true;
+}
+
+bool file_handle(struct runner *r, const struct wire_msg *m, const struct frame *f)
+{
+	struct file_request req = {.runner = r, .msg = m};
+	const uint8_t *at = f->body;
+	size_t left = f->body_len;
+	const char *who = wire_next_string(&at, &left);
+	const char *cwd = who ? wire_next_string(&at, &left) : NULL;
+	const char *path = cwd ? wire_next_string(&at, &left) : NULL;
+	int error;
+
+	if (path && m->type == WIRE_SYMLINK)
+		req.target = wire_next_string(&at, &left);
+	if (!path || left || (m->type == WIRE_SYMLINK && !req.target))
+		return false;
+	error = user_find(who, &req.user);
+	if (error)
+		return refuse_user(r, m->id, error, who);
+	error = user_path(&req.user, cwd, path, req.path, sizeof(req.path));
+	if (!error)
+		error = m->type == WIRE_READ    ? file_read(&req)
+			: m->type == WIRE_WRITE ? file_write(&req)
+			: m->type == WIRE_LIST  ? file_list(&req)
+						: make_node(&req);
+	if (error)
+		file_done(r, &(struct file_done){.id = m->id, .error = error, .what = path});
+	return true;
+}

@@ -1,0 +1,112 @@
+#include "runner/input.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runner/pty.h"
+
+static void input_ready(struct watch *w, uint32_t events);
+
+void input_init(struct input *in, struct channel *ch, int fd, bool tty)
+{
+	*in = (struct input){.watch = {.fd = fd, .ready = input_ready}, .ch = ch, .tty = tty};
+}
+
+static void forget(struct input *in)
+{
+	free(in->p);
+	in->p = NULL;
+	in->start = in->len = 0;
+}
+
+void input_close(struct input *in)
+{
+	watch_close(in->ch->runner, &in->watch);
+	forget(in);
+}
+
+/* How much of it is dealt with: written, or not wanted by anybody any more. */
+static size_t write_some(struct input *in, const uint8_t *p, size_t len)
+{
+	ssize_t n;
+
+	if (in->watch.fd < 0 || !len)
+		return len;
+	n = write(in->watch.fd, p, len);
+	if (n > 0) {
+		in->mid_line = p[n - 1] != '\n';
+		return (size_t)n;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (!in->tty) /* a terminal still gives output */
+		watch_close(in->ch->runner, &in->watch);
+	return len;
+}
+
+/* A terminal has no end of file, only a character that the line discipline takes for one; in the
+ * middle of a line the first of these merely hands that line over. */
+static void end_input(struct input *in)
+{
+	uint8_t marks[2];
+
+	in->eof = false;
+	if (!in->tty) {
+		watch_close(in->ch->runner, &in->watch);
+		return;
+	}
+	marks[0] = marks[1] = pty_eof_char(in->watch.fd);
+	if (write(in->watch.fd, marks, in->mid_line ? 2 : 1) < 0)
+		return; /* nobody is there to read it */
+	in->mid_line = false;
+}
+
+static void settle(struct input *in)
+{
+	if (!in->len) {
+		forget(in);
+		if (in->eof)
+			end_input(in);
+	}
+	watch_set(in->ch->runner, &in->watch, in->len ? EPOLLOUT : 0);
+}
+
+static void input_ready(struct watch *w, uint32_t events)
+{
+	struct input *in = (struct input *)w;
+	size_t n = write_some(in, in->p + in->start, in->len);
+
+	(void)events;
+	in->start += n;
+	in->len -= n;
+	channel_consume(in->ch, n, in->len == 0);
+	settle(in);
+}
+
+void input_data(struct input *in, const uint8_t *p, size_t len)
+{
+	size_t n = in->len ? 0 : write_some(in, p, len);
+
+	if (n < len && !in->p)
+		in->p = malloc(WIRE_WINDOW);
+	if (n < len && !in->p) { /* no memory: a broken pipe is better than a wrong input */
+		input_close(in);
+		n = len;
+	}
+	if (n < len) {
+		memmove(in->p, in->p + in->start, in->len);
+		in->start = 0;
+		memcpy(in->p + in->len, p + n, len - n); /* fits: the host keeps to the window */
+		in->len += len - n;
+	}
+	channel_consume(in->ch, n, in->len == 0);
+	settle(in);
+}
+
+void input_eof(struct input *in)
+{
+	in->eof = true;
+	settle(in);
+}

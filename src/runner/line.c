@@ -1,0 +1,218 @@
+#include "runner/line.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	BYTES_FIRST = 128 * 1024,
+	HELLO_HEAD = 1 + 4 + 4 + WIRE_NONCE,
+	HELLO_FRAME = FRAME_HEADER + HELLO_HEAD,
+	PORT_READ = 4096, /* a virtio port gives at most a page at a time */
+};
+
+void line_close(struct line *l)
+{
+	free(l->rx.p);
+	free(l->tx.p);
+	if (l->in >= 0)
+		close(l->in);
+	if (l->out >= 0)
+		close(l->out);
+}
+
+/* Makes room for n more bytes behind those that are there. */
+static bool make_room(struct line_bytes *b, size_t n)
+{
+	size_t cap = b->cap ? b->cap : BYTES_FIRST;
+	uint8_t *p;
+
+	if (b->start + b->len + n <= b->cap)
+		return true;
+	if (b->start) {
+		memmove(b->p, b->p + b->start, b->len);
+		b->start = 0;
+	}
+	while (cap < b->len + n)
+		cap *= 2;
+	if (cap == b->cap)
+		return true;
+	p = realloc(b->p, cap);
+	if (!p)
+		return false;
+	b->p = p;
+	b->cap = cap;
+	return true;
+}
+
+static void drop(struct line_bytes *b, size_t n)
+{
+	b->start += n;
+	b->len -= n;
+	if (b->len)
+		return;
+	b->start = 0;
+	if (b->cap > LINE_FULL) { /* one huge command line must not stay in memory for ever */
+		free(b->p);
+		b->p = NULL;
+		b->cap = 0;
+	}
+}
+
+void line_lose(struct line *l)
+{
+	l->synced = false;
+}
+
+static enum line_news hung_up(struct line *l)
+{
+	if (!l->is_port)
+		return LINE_GONE;
+	l->synced = false;
+	drop(&l->rx, l->rx.len);
+	drop(&l->tx, l->tx.len);
+	return LINE_ABSENT;
+}
+
+enum line_news line_fill(struct line *l)
+{
+	enum line_news news = LINE_NOTHING;
+	size_t space;
+	ssize_t n;
+
+	drop(&l->rx, 0);
+	if (!make_room(&l->rx, PORT_READ)) {
+		line_lose(l);
+		drop(&l->rx, l->rx.len);
+		return LINE_NOTHING;
+	}
+	do {
+		space = l->rx.cap - l->rx.start - l->rx.len;
+		if (!space)
+			return news;
+		n = read(l->in, l->rx.p + l->rx.start + l->rx.len, space);
+		if (n > 0) {
+			l->rx.len += (size_t)n;
+			news = LINE_BYTES;
+		}
+	} while (n >= PORT_READ);
+	if (n == 0)
+		return hung_up(l);
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		return errno == ENODEV ? LINE_GONE : hung_up(l);
+	return news;
+}
+
+size_t line_find_hello(const uint8_t *p, size_t len)
+{
+	static const uint8_t hello[] = {HELLO_HEAD, 0, 0, 0, 0, 0, 0, 0, WIRE_HELLO};
+
+	for (size_t at = 0; at < len; at++) {
+		size_t n = len - at < sizeof(hello) ? len - at : sizeof(hello);
+
+		if (memcmp(p + at, hello, n) == 0)
+			return at;
+	}
+	return len;
+}
+
+/* Skips to a HELLO. One that was cut off and is followed by another is no HELLO. */
+static bool find_hello(struct line *l)
+{
+	struct line_bytes *b = &l->rx;
+
+	for (;;) {
+		size_t at, next;
+
+		drop(b, line_find_hello(b->p + b->start, b->len));
+		if (b->len < HELLO_FRAME)
+			return false;
+		at = b->start + 1;
+		next = line_find_hello(b->p + at, HELLO_FRAME - 1);
+		if (next + FRAME_HEADER + 1 > HELLO_FRAME - 1)
+			return true;
+		drop(b, next + 1);
+	}
+}
+
+enum line_found line_next(struct line *l, struct wire_msg *ret, struct frame *ret_frame)
+{
+	long size;
+
+	if (!l->synced) {
+		if (!l->rx.len || !find_hello(l))
+			return LINE_MORE;
+		l->synced = true;
+	}
+	size = frame_decode(l->rx.p + l->rx.start, l->rx.len, &wire_to_guest, ret_frame);
+	if (size == 0) {
+		/* A frame larger than the buffer: the header is there, so make room for it all. */
+		if (l->rx.len < l->rx.cap / 2 || make_room(&l->rx, l->rx.len))
+			return LINE_MORE;
+		size = -1;
+	}
+	if (size < 0 || !wire_decode(ret_frame->head, ret_frame->head_len, ret)) {
+		line_lose(l);
+		drop(&l->rx, 1);
+		return LINE_LOST;
+	}
+	/* The bytes stay where they are until the next fill, unless they were the last. */
+	l->rx.start += (size_t)size;
+	l->rx.len -= (size_t)size;
+	return LINE_FRAME;
+}
+
+uint8_t *line_begin(struct line *l, const struct wire_msg *m, size_t max)
+{
+	uint8_t head[WIRE_HEAD_MAX], *p;
+	size_t n = wire_encode(m, head);
+
+	if (!make_room(&l->tx, FRAME_HEADER + n + max)) {
+		line_lose(l);
+		return NULL;
+	}
+	l->frame = l->tx.len;
+	p = l->tx.p + l->tx.start + l->tx.len;
+	frame_encode_header(p, (uint32_t)n, 0);
+	memcpy(p + FRAME_HEADER, head, n);
+	l->tx.len += FRAME_HEADER + n;
+	return p + FRAME_HEADER + n;
+}
+
+void line_end(struct line *l, size_t len)
+{
+	uint8_t *p = l->tx.p + l->tx.start + l->frame;
+
+	if (!len) {
+		l->tx.len = l->frame;
+		return;
+	}
+	frame_encode_header(p, (uint32_t)(l->tx.len - l->frame - FRAME_HEADER), (uint32_t)len);
+	l->tx.len += len;
+}
+
+bool line_send(struct line *l, const struct wire_msg *m, const void *body, size_t len)
+{
+	uint8_t *place = line_begin(l, m, len);
+
+	if (!place)
+		return false;
+	if (len) {
+		memcpy(place, body, len);
+		line_end(l, len);
+	}
+	return true;
+}
+
+bool line_flush(struct line *l)
+{
+	while (l->tx.len) {
+		ssize_t n = write(l->out, l->tx.p + l->tx.start, l->tx.len);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR || (l->is_port && errno != ENODEV);
+		drop(&l->tx, (size_t)n);
+	}
+	return true;
+}

@@ -1,0 +1,242 @@
+/* serve.c - the loop: wait, handle what came, give turns, send. */
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runner/channel.h"
+
+enum {
+	EVENTS_MAX = 64,
+	LOOK_AGAIN_MS = 1000, /* for the host, should the kernel not tell */
+};
+
+static volatile sig_atomic_t init_wants_us_gone;
+
+uint64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A guest that shuts down must not wait for us; anybody else's SIGTERM is ignored. */
+static void on_sigterm(int number, siginfo_t *info, void *context)
+{
+	(void)number;
+	(void)context;
+	if (info->si_pid == 1)
+		init_wants_us_gone = 1;
+}
+
+/* SIGTERM arrives only inside epoll_pwait. Children that end leave no zombie. */
+static void set_signals(sigset_t *ret_while_waiting)
+{
+	struct sigaction on_term = {.sa_sigaction = on_sigterm, .sa_flags = SA_SIGINFO};
+	sigset_t term;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, ret_while_waiting);
+	sigdelset(ret_while_waiting, SIGTERM);
+	sigaction(SIGTERM, &on_term, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGCHLD, SIG_IGN);
+}
+
+static void handle_frames(struct runner *r)
+{
+	struct wire_msg m;
+	struct frame f;
+	enum line_found found;
+
+	while ((found = line_next(&r->line, &m, &f)) != LINE_MORE)
+		if (found == LINE_LOST || !runner_handle(r, &m, &f)) {
+			line_lose(&r->line);
+			channels_abandon(r);
+		}
+}
+
+static void line_in_ready(struct watch *w, uint32_t events)
+{
+	struct runner *r = (struct runner *)((char *)w - offsetof(struct runner, line_in));
+
+	(void)events;
+	r->look_again = 0;
+	switch (line_fill(&r->line)) {
+	case LINE_BYTES:
+		handle_frames(r);
+		break;
+	case LINE_ABSENT:
+		r->look_again = clock_ms() + LOOK_AGAIN_MS;
+		channels_abandon(r);
+		break;
+	case LINE_GONE:
+		r->leaving = true;
+		break;
+	case LINE_NOTHING:
+		break;
+	}
+}
+
+static void line_out_ready(struct watch *w, uint32_t events)
+{
+	(void)w; /* every round ends with a flush */
+	(void)events;
+}
+
+/*
+ * While nobody is connected on the host, a virtio port is readable, with nothing to read, without
+ * end. Edge-triggered it wakes us just when that changes.
+ */
+static void watch_line(struct runner *r)
+{
+	uint32_t in = r->look_again ? EPOLLIN | EPOLLET : EPOLLIN;
+
+	watch_set(r, &r->line_in, r->line.tx.len < LINE_FULL ? in : 0);
+	watch_set(r, &r->line_out, r->line.tx.len && !r->look_again ? EPOLLOUT : 0);
+}
+
+static int wait_ms(struct runner *r)
+{
+	uint64_t now, first = r->look_again ? r->look_again : UINT64_MAX;
+
+	if (r->queue && line_has_room(&r->line))
+		return 0;
+	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
+		for (struct channel *ch = r->bucket[i]; ch; ch = ch->next)
+			if (ch->deadline && ch->deadline < first)
+				first = ch->deadline;
+	if (first == UINT64_MAX)
+		return -1;
+	now = clock_ms();
+	return first <= now ? 0 : first - now > 60000 ? 60000 : (int)(first - now);
+}
+
+static void wait_and_handle(struct runner *r, const sigset_t *mask)
+{
+	struct epoll_event events[EVENTS_MAX];
+	int n = epoll_pwait(r->epoll, events, EVENTS_MAX, wait_ms(r), mask);
+
+	for (int i = 0; i < n; i++) {
+		struct watch *w = events[i].data.ptr;
+
+		if (w->events) /* not since closed by one of the others */
+			w->ready(w, events[i].events);
+	}
+}
+
+/* With a full line only the line matters: its pipes are as readable as before. */
+static void wait_for_line(struct runner *r, const sigset_t *mask)
+{
+	int ms = wait_ms(r);
+	struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	struct pollfd p[] = {
+		{.fd = r->line.out, .events = POLLOUT},
+		{.fd = r->line.tx.len < LINE_FULL ? r->line.in : -1, .events = POLLIN},
+	};
+
+	if (ppoll(p, 2, ms < 0 ? NULL : &limit, mask) > 0 && p[1].revents)
+		line_in_ready(&r->line_in, EPOLLIN);
+}
+
+static void run_timers(struct runner *r)
+{
+	uint64_t now = clock_ms();
+
+	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
+		for (struct channel *ch = r->bucket[i], *next; ch; ch = next) {
+			next = ch->next;
+			if (ch->deadline && ch->deadline <= now) {
+				ch->deadline = 0;
+				ch->ops->expired(ch);
+			}
+		}
+	if (r->look_again && r->look_again <= now)
+		line_in_ready(&r->line_in, EPOLLIN);
+}
+
+static void give_turns(struct runner *r)
+{
+	while (r->queue && line_has_room(&r->line)) {
+		struct channel *ch = r->queue;
+
+		r->queue = ch->queue_next;
+		if (!r->queue)
+			r->queue_end = &r->queue;
+		ch->queued = false;
+		if (ch->ops->turn(ch))
+			channel_want_turn(ch);
+	}
+}
+
+static void bury(struct runner *r)
+{
+	while (r->graves) {
+		struct channel *ch = r->graves;
+
+		r->graves = ch->next;
+		free(ch);
+	}
+}
+
+static void one_round(struct runner *r, const sigset_t *mask)
+{
+	watch_line(r);
+	if (line_has_room(&r->line))
+		wait_and_handle(r, mask);
+	else
+		wait_for_line(r, mask);
+	run_timers(r);
+	give_turns(r);
+	if (!line_flush(&r->line) || init_wants_us_gone)
+		r->leaving = true;
+	if (!r->line.synced)
+		channels_abandon(r);
+	bury(r);
+}
+
+static void runner_free(struct runner *r)
+{
+	channels_abandon(r); /* ends the commands, by closing what their supervisors listen to */
+	bury(r);
+	for (unsigned i = 0; i < SINKS_MAX; i++)
+		watch_close(r, &r->sink[i].watch);
+	if (r->epoll >= 0)
+		close(r->epoll);
+	line_close(&r->line);
+	free(r);
+}
+
+int runner_serve(struct line *line)
+{
+	struct runner *r = calloc(1, sizeof(*r));
+	sigset_t mask;
+	int error = 0;
+
+	if (!r)
+		return ENOMEM;
+	r->line = *line;
+	r->queue_end = &r->queue;
+	r->line_in = (struct watch){.fd = line->in, .ready = line_in_ready};
+	r->line_out = (struct watch){.fd = line->out, .ready = line_out_ready};
+	for (unsigned i = 0; i < SINKS_MAX; i++)
+		r->sink[i].watch.fd = -1;
+	r->epoll = epoll_create1(EPOLL_CLOEXEC);
+	watch_set(r, &r->line_in, EPOLLIN);
+	if (!r->line_in.events) {
+		error = errno; /* no epoll, or stdin is a file */
+	} else {
+		set_signals(&mask);
+		while (!r->leaving)
+			one_round(r, &mask);
+	}
+	runner_free(r);
+	return error;
+}

@@ -1,0 +1,109 @@
+#include "runner/settle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "guest/wire.h"
+#include "runner/ring.h"
+#include "runner/supervise.h"
+
+enum {
+	FDS_PER_CHANNEL = 6,
+	FDS_BESIDES = 256,
+	MEMORY_SHARE = 4, /* captured output may take one part in so many */
+};
+
+static bool write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, text, strlen(text)) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+/*
+ * systemd kills what is in the guest agent's cgroup when that service stops or restarts. Which
+ * hierarchy it goes by depends on the guest's age.
+ */
+static void leave_cgroup(void)
+{
+	static const char *const roots[] = {
+		"/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"};
+	char path[64], pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+		snprintf(path, sizeof(path), "%s/cgroup.procs", roots[i]);
+		if (access(path, W_OK) < 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/moat", roots[i]);
+		mkdir(path, 0755);
+		snprintf(path, sizeof(path), "%s/moat/cgroup.procs", roots[i]);
+		write_text(path, pid);
+	}
+}
+
+/* A service with PrivateTmp and the like sees other files than everybody else. */
+static void leave_mount_namespace(void)
+{
+	struct stat ours, everybodys;
+	int fd;
+
+	if (stat("/proc/self/ns/mnt", &ours) < 0 || stat("/proc/1/ns/mnt", &everybodys) < 0 ||
+		(ours.st_ino == everybodys.st_ino && ours.st_dev == everybodys.st_dev))
+		return;
+	fd = open("/proc/1/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		setns(fd, CLONE_NEWNS);
+		close(fd);
+	}
+}
+
+static void raise_fd_limit(void)
+{
+	rlim_t want = WIRE_CHANNELS_MAX * FDS_PER_CHANNEL + FDS_BESIDES;
+	struct rlimit limit;
+
+	supervise_keep_limits();
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= want)
+		return;
+	limit.rlim_cur = want;
+	if (limit.rlim_max < want)
+		limit.rlim_max = want;
+	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+		return;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max; /* not root: as far as it goes */
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void share_memory(void)
+{
+	struct sysinfo info;
+
+	if (sysinfo(&info) == 0)
+		ring_set_budget((size_t)info.totalram * info.mem_unit / MEMORY_SHARE);
+}
+
+void settle(bool own_life)
+{
+	umask(022);
+	share_memory();
+	raise_fd_limit();
+	write_text("/proc/self/oom_score_adj", "-1000");
+	if (own_life && geteuid() == 0) {
+		leave_cgroup();
+		leave_mount_namespace();
+	}
+	if (chdir("/") < 0)
+		return;
+}

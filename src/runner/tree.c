@@ -1,0 +1,112 @@
+#include "runner/tree.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/auto.h"
+
+/* What /proc/PID/stat says after the name; the name may hold spaces and parentheses. */
+struct process {
+	pid_t pid, parent, session;
+};
+
+static bool read_process(const char *number, struct process *ret)
+{
+	char path[300], line[512], *after;
+	auto_file FILE *f = NULL;
+	int parent, group, session;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", number);
+	f = fopen(path, "re");
+	if (!f || !fgets(line, sizeof(line), f))
+		return false;
+	after = strrchr(line, ')');
+	if (!after || sscanf(after + 1, " %*c %d %d %d", &parent, &group, &session) != 3)
+		return false;
+	*ret = (struct process){atoi(number), parent, session};
+	return true;
+}
+
+static void each_process(void (*call)(const struct process *p, void *arg), void *arg)
+{
+	auto_dir DIR *dir = opendir("/proc");
+	struct process p;
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+			read_process(entry->d_name, &p))
+			call(&p, arg);
+}
+
+/* A group of our descendants has no other members, and dies as one: a fork in progress too. */
+static void kill_with_group(pid_t pid, pid_t *last)
+{
+	pid_t group = getpgid(pid);
+
+	if (group > 1 && group != getpgrp() && group != *last)
+		kill(-group, SIGKILL);
+	*last = group;
+	kill(pid, SIGKILL);
+}
+
+static void kill_if_child(const struct process *p, void *arg)
+{
+	if (p->parent == getpid())
+		kill_with_group(p->pid, arg);
+}
+
+static void kill_children(void)
+{
+	char path[64];
+	auto_file FILE *f = NULL;
+	pid_t last = 0;
+	int pid;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "re");
+	if (!f) {
+		each_process(kill_if_child, &last); /* CONFIG_PROC_CHILDREN is not everywhere */
+		return;
+	}
+	while (fscanf(f, "%d", &pid) == 1)
+		kill_with_group(pid, &last);
+}
+
+int tree_end(pid_t command)
+{
+	int status, ended = SIGKILL;
+	pid_t pid;
+
+	kill(-command, SIGKILL);
+	kill(command, SIGKILL);
+	for (;;) {
+		kill_children();
+		/* The orphans of whoever dies now come to us for the next round. */
+		for (int flags = 0; (pid = waitpid(-1, &status, flags)) > 0; flags = WNOHANG)
+			if (pid == command)
+				ended = status;
+		if (pid < 0 && errno == ECHILD)
+			return ended;
+	}
+}
+
+static void kill_if_in_session(const struct process *p, void *arg)
+{
+	if (p->session == *(pid_t *)arg)
+		kill(p->pid, SIGKILL);
+}
+
+void tree_kill_session(pid_t session)
+{
+	if (session <= 1)
+		return;
+	kill(-session, SIGKILL);
+	each_process(kill_if_in_session, &session);
+}

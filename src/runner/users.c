@@ -1,0 +1,285 @@
+#include "runner/users.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/auto.h"
+
+enum {
+	DATABASE_MAX = 8 * 1024 * 1024, /* of /etc/passwd and /etc/group */
+	FIELDS_MAX = 7,
+	NO_GROUP = 65534,
+};
+
+static bool next_line(struct user_text *text, struct user_text *ret)
+{
+	const char *end;
+
+	if (!text->len)
+		return false;
+	end = memchr(text->p, '\n', text->len);
+	ret->p = text->p;
+	ret->len = end ? (size_t)(end - text->p) : text->len;
+	text->len -= ret->len + (end ? 1 : 0);
+	text->p += ret->len + (end ? 1 : 0);
+	return true;
+}
+
+/* Splits at colons; what follows the last wanted field is left out. */
+static size_t split(struct user_text line, struct user_text field[FIELDS_MAX])
+{
+	size_t n = 0;
+
+	while (n < FIELDS_MAX) {
+		const char *end = line.len ? memchr(line.p, ':', line.len) : NULL;
+
+		field[n] = line;
+		if (!end)
+			return n + 1;
+		field[n].len = (size_t)(end - line.p);
+		line.p += field[n].len + 1;
+		line.len -= field[n].len + 1;
+		n++;
+	}
+	return n;
+}
+
+static bool parse_id(struct user_text text, uint32_t *ret)
+{
+	uint64_t value = 0;
+
+	if (!text.len)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.p[i] < '0' || text.p[i] > '9')
+			return false;
+		value = value * 10 + (uint64_t)(text.p[i] - '0');
+		if (value >= UINT32_MAX) /* (uid_t)-1 means "do not change" to the kernel */
+			return false;
+	}
+	*ret = (uint32_t)value;
+	return true;
+}
+
+static bool text_is(struct user_text text, const char *s)
+{
+	return strlen(s) == text.len && memcmp(text.p, s, text.len) == 0;
+}
+
+static void copy_text(char *out, size_t size, struct user_text text)
+{
+	size_t n = text.len < size ? text.len : size - 1;
+
+	memcpy(out, text.p, n);
+	out[n] = 0;
+}
+
+bool passwd_find(struct user_text passwd, const char *name, uid_t uid, struct user *ret)
+{
+	struct user_text line, field[FIELDS_MAX];
+	uint32_t found_uid, found_gid;
+
+	while (next_line(&passwd, &line)) {
+		size_t n = split(line, field);
+
+		if (n < 4 || !field[0].len || !parse_id(field[2], &found_uid) ||
+			!parse_id(field[3], &found_gid))
+			continue;
+		if (name ? !text_is(field[0], name) : found_uid != uid)
+			continue;
+		ret->uid = found_uid;
+		ret->gid = found_gid;
+		copy_text(ret->name, sizeof(ret->name), field[0]);
+		if (n > 5 && field[5].len)
+			copy_text(ret->home, sizeof(ret->home), field[5]);
+		if (n > 6 && field[6].len)
+			copy_text(ret->shell, sizeof(ret->shell), field[6]);
+		return true;
+	}
+	return false;
+}
+
+bool group_exists(struct user_text group, gid_t gid)
+{
+	struct user_text line, field[FIELDS_MAX];
+	uint32_t found;
+
+	while (next_line(&group, &line))
+		if (split(line, field) > 2 && parse_id(field[2], &found) && found == gid)
+			return true;
+	return false;
+}
+
+static void add_group(struct user *u, gid_t gid)
+{
+	for (size_t i = 0; i < u->n_groups; i++)
+		if (u->groups[i] == gid)
+			return;
+	if (u->n_groups < USER_GROUPS_MAX)
+		u->groups[u->n_groups++] = gid;
+}
+
+static bool lists_member(struct user_text members, const char *name)
+{
+	while (members.len) {
+		const char *end = memchr(members.p, ',', members.len);
+		struct user_text one = {members.p, end ? (size_t)(end - members.p) : members.len};
+
+		if (text_is(one, name))
+			return true;
+		if (!end)
+			return false;
+		members.p += one.len + 1;
+		members.len -= one.len + 1;
+	}
+	return false;
+}
+
+void group_gather(struct user_text group, struct user *u)
+{
+	struct user_text line, field[FIELDS_MAX];
+	uint32_t gid;
+
+	while (u->name[0] && next_line(&group, &line))
+		if (split(line, field) > 3 && parse_id(field[2], &gid) &&
+			lists_member(field[3], u->name))
+			add_group(u, gid);
+}
+
+/* Empty if the file is missing or odd: then only numbers can be found. */
+static struct user_text slurp(const char *path, char **ret_memory)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct user_text text = {0};
+	struct stat st;
+	char *memory;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
+		st.st_size > DATABASE_MAX)
+		return text;
+	memory = malloc((size_t)st.st_size);
+	if (!memory)
+		return text;
+	while (text.len < (size_t)st.st_size &&
+		(n = read(fd, memory + text.len, (size_t)st.st_size - text.len)) > 0)
+		text.len += (size_t)n;
+	text.p = *ret_memory = memory;
+	return text;
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int look_up(const char *who, struct user_text passwd, struct user_text group, struct user *u)
+{
+	uint32_t uid = geteuid();
+
+	if (who[0] && passwd_find(passwd, who, 0, u))
+		return 0;
+	if (who[0] && !parse_id((struct user_text){who, strlen(who)}, &uid)) {
+		if (strcmp(who, "root") != 0)
+			return ENOENT;
+		uid = 0; /* a guest without /etc/passwd still has it */
+	}
+	if (passwd_find(passwd, NULL, uid, u))
+		return 0;
+	u->uid = uid;
+	u->gid = uid == 0 || group_exists(group, uid) ? uid : NO_GROUP;
+	if (uid == 0) {
+		strcpy(u->name, "root");
+		strcpy(u->home, "/root");
+	}
+	return 0;
+}
+
+int user_find(const char *who, struct user *ret)
+{
+	auto_free char *passwd_memory = NULL, *group_memory = NULL;
+	struct user_text passwd = slurp("/etc/passwd", &passwd_memory);
+	struct user_text group = slurp("/etc/group", &group_memory);
+	int error;
+
+	memset(ret, 0, sizeof(*ret));
+	strcpy(ret->home, "/");
+	strcpy(ret->shell, "/bin/sh");
+	error = look_up(who, passwd, group, ret);
+	if (error)
+		return error;
+	if (geteuid() != 0 && ret->uid != geteuid())
+		return EPERM;
+	add_group(ret, ret->gid);
+	group_gather(group, ret);
+	if (ret->home[0] != '/' || !is_directory(ret->home))
+		strcpy(ret->home, "/");
+	return 0;
+}
+
+static bool must_switch(const struct user *u)
+{
+	return u->uid != geteuid();
+}
+
+int user_fs_enter(const struct user *u)
+{
+	if (!must_switch(u))
+		return 0;
+	if (setgroups(u->n_groups, u->groups) < 0)
+		return errno;
+	setfsgid(u->gid);
+	setfsuid(u->uid); /* also takes root's file capabilities out of effect */
+	/* Neither call reports failure; asking for the impossible tells what is in force. */
+	if ((uid_t)setfsuid((uid_t)-1) == u->uid && (gid_t)setfsgid((gid_t)-1) == u->gid)
+		return 0;
+	user_fs_leave(u);
+	return EPERM;
+}
+
+void user_fs_leave(const struct user *u)
+{
+	int saved = errno;
+
+	if (must_switch(u)) {
+		setfsuid(geteuid());
+		setfsgid(getegid());
+		setgroups(0, NULL); /* root needs none */
+	}
+	errno = saved;
+}
+
+int user_become(const struct user *u)
+{
+	if (geteuid() != 0)
+		return 0; /* user_find has seen to it that it is us */
+	if (setgroups(u->n_groups, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
+		setresuid(u->uid, u->uid, u->uid) < 0)
+		return errno;
+	return 0;
+}
+
+int user_path(const struct user *u, const char *cwd, const char *path, char *out, size_t size)
+{
+	int n;
+
+	if (!path[0])
+		return ENOENT;
+	if (path[0] == '/')
+		n = snprintf(out, size, "%s", path);
+	else if (cwd[0] == '/')
+		n = snprintf(out, size, "%s/%s", cwd, path);
+	else
+		n = snprintf(out, size, "%s/%s%s%s", u->home, cwd, cwd[0] ? "/" : "", path);
+	return n < 0 || (size_t)n >= size ? ENAMETOOLONG : 0;
+}
