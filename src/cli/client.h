@@ -1,0 +1,58 @@
+/*
+ * client.h - one connection to the daemon, one request at a time. docs/protocol.md is the
+ * authority.
+ *
+ * A call is straight-line for its caller: it returns when the final frame has come. Input and
+ * output are streamed in pieces meanwhile, in constant memory. The first SIGINT, SIGTERM or SIGHUP
+ * cancels the request and still waits for its end.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "util/buf.h"
+#include "util/paths.h"
+
+struct client;
+
+enum client_flag {
+	CLIENT_START = 1u << 0,        /* start a daemon if there is none */
+	CLIENT_ANY_PROTOCOL = 1u << 1, /* for `shutdown`, which all versions understand */
+};
+
+int client_open(const struct paths *paths, unsigned flags, struct client **ret, struct err *e);
+void client_close(struct client *c); /* NULL is fine */
+static inline void auto_clientp(struct client **c)
+{
+	client_close(*c);
+}
+#define auto_client __attribute__((cleanup(auto_clientp)))
+
+long client_daemon_pid(const struct client *c);
+
+enum call_stream { CALL_STDOUT, CALL_STDERR, CALL_BODY };
+
+struct call {
+	const char *op;
+	json_t *args;      /* borrowed; NULL: none */
+	double timeout;    /* seconds; 0: none */
+	struct bytes blob; /* p not NULL: the whole input */
+	bool stream_input; /* input_fd is streamed as input until its end */
+	int input_fd;
+	bool tty; /* report the terminal's size when it changes */
+	/* Each may be NULL. data: -1 cancels the request, and the call fails with that error. */
+	int (*data)(void *arg, enum call_stream stream, struct bytes data, struct err *e);
+	void (*progress)(void *arg, const char *text, uint64_t done, uint64_t total);
+	void (*sent)(void *arg, size_t n); /* so much input was consumed by the daemon */
+	void (*tick)(void *arg);           /* now and then, when nothing happens */
+	void *arg;
+};
+
+/* *ret: the result object, to be released. An error has the daemon's kind, message and errno. */
+int client_call(struct client *c, const struct call *call, json_t **ret, struct err *e);
+
+/* Waits for a signal (0) or for the end of the connection (-1). */
+int client_wait_signal(struct client *c, struct err *e);
+/* Waits until the daemon has closed the connection; at most so many seconds. */
+int client_wait_end(struct client *c, double seconds, struct err *e);

@@ -1,0 +1,290 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/table.h"
+#include "util/auto.h"
+#include "util/str.h"
+
+static void text_date(double when, char out[static 24])
+{
+	time_t t = (time_t)when;
+	struct tm tm;
+
+	if (when <= 0 || !localtime_r(&t, &tm) || !strftime(out, 24, "%Y-%m-%d", &tm))
+		snprintf(out, 24, "-");
+}
+
+static int add_image(struct table *t, const json_t *image, struct err *e)
+{
+	char size[24], created[24], digest[16];
+
+	text_size(get_num(image, "size"), size);
+	text_date(get_num(image, "created"), created);
+	snprintf(digest, sizeof(digest), "%.12s", get_str(image, "digest"));
+	return table_row(t,
+		(const char *[]){get_str(image, "name"), digest, size, created,
+			get_str(image, "arch"), get_str(image, "user"),
+			get_str(image, "description")},
+		e);
+}
+
+static int print_images(struct cli *cli, const json_t *images, struct err *e)
+{
+	static const char *const heads[] = {
+		"NAME", "DIGEST", "SIZE", "CREATED", "ARCH", "USER", "DESCRIPTION", NULL};
+	auto_table struct table *t = NULL;
+	const json_t *image;
+	size_t i;
+
+	if (table_new(heads, &t, e) < 0)
+		return -1;
+	json_array_foreach(images, i, image) if (add_image(t, image, e) < 0) return -1;
+	table_print(t, &cli->screen);
+	return EXIT_OK;
+}
+
+static int image_ls_run(struct cli *cli, struct err *e)
+{
+	auto_json json_t *result = NULL;
+	const json_t *images, *image;
+	size_t i;
+
+	if (args_has(cli->args, "no-start") && cli_connect(cli, 0, e) < 0)
+		return -1;
+	if (cli_ask(cli, "image.ls", json_object(), &result, e) < 0)
+		return -1;
+	if (cli->json)
+		return print_json(&cli->screen, result, e);
+	images = json_object_get(result, "images");
+	if (args_has(cli->args, "names")) {
+		json_array_foreach(images, i, image) puts(get_str(image, "name"));
+		return EXIT_OK;
+	}
+	if (json_array_size(images) == 0) {
+		cli_note(cli, "no images; `moat image build debian12` makes one");
+		return EXIT_OK;
+	}
+	return print_images(cli, images, e);
+}
+
+/* {"image": NAME} of the operand; NULL with e filled. */
+static json_t *named_image(struct cli *cli, struct err *e)
+{
+	json_t *args = json_pack("{s:s}", "image", cli->args->operands[0]);
+
+	if (!args)
+		args_fail(e, "the image's name is not UTF-8");
+	return args;
+}
+
+/* After build and import: the name, for scripts; the rest is in `inspect`. */
+static int print_made(struct cli *cli, const json_t *image, struct err *e)
+{
+	if (cli->json)
+		return print_json(&cli->screen, image, e);
+	puts(get_str(image, "name"));
+	return EXIT_OK;
+}
+
+static int image_build_run(struct cli *cli, struct err *e)
+{
+	auto_json json_t *result = NULL;
+	json_t *args = named_image(cli, e);
+
+	if (!args)
+		return -1;
+	if (args_has(cli->args, "rebuild"))
+		json_object_set_new(args, "rebuild", json_true());
+	if (cli_ask(cli, "image.build", args, &result, e) < 0)
+		return -1;
+	return print_made(cli, result, e);
+}
+
+/* disk.qcow2 is imported as "disk", unless told otherwise. */
+static char *name_of_file(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	size_t len = strcspn(base, ".");
+
+	return strndup(base, len ? len : strlen(base));
+}
+
+static int image_import_run(struct cli *cli, struct err *e)
+{
+	static const struct {
+		const char *opt, *arg;
+	} more[] = {{"user", "user"}, {"os-type", "os_type"}, {"firmware", "firmware"}};
+	const char *file = cli->args->operands[0], *given = args_get(cli->args, "name");
+	auto_free char *path = realpath(file, NULL);
+	auto_free char *name = given ? strdup(given) : name_of_file(file);
+	auto_json json_t *result = NULL;
+	json_t *args;
+
+	if (!path)
+		return err_sys(e, errno, "%s", file);
+	if (!name)
+		return err_oom(e);
+	args = json_pack("{s:s, s:s}", "path", path, "name", name);
+	for (unsigned i = 0; args && i < ARRAY_LEN(more); i++) {
+		const char *value = args_get(cli->args, more[i].opt);
+
+		if (value && json_object_set_new(args, more[i].arg, json_string(value)) < 0) {
+			json_decref(args);
+			args = NULL;
+		}
+	}
+	if (!args)
+		return args_fail(e, "a name that is not UTF-8");
+	if (cli_ask(cli, "image.import", args, &result, e) < 0)
+		return -1;
+	return print_made(cli, result, e);
+}
+
+static int image_inspect_run(struct cli *cli, struct err *e)
+{
+	auto_json json_t *result = NULL;
+	json_t *args = named_image(cli, e), *value;
+	const char *key;
+
+	if (!args || cli_ask(cli, "image.inspect", args, &result, e) < 0)
+		return -1;
+	if (cli->json)
+		return print_json(&cli->screen, result, e);
+	json_object_foreach(result, key, value)
+	{
+		auto_free char *text =
+			json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+		auto_free char *safe = text_safe(text ? text : json_string_value(value));
+
+		printf("%-12s %s\n", key, safe ? safe : "");
+	}
+	return EXIT_OK;
+}
+
+static int image_rm_run(struct cli *cli, struct err *e)
+{
+	auto_json json_t *freed = json_array();
+	double total = 0;
+	char size[24];
+
+	for (unsigned i = 0; i < cli->args->n_operands; i++) {
+		auto_json json_t *result = NULL;
+		json_t *args = json_pack("{s:s}", "image", cli->args->operands[i]);
+
+		if (!args)
+			return args_fail(e, "the image's name is not UTF-8");
+		if (cli_ask(cli, "image.rm", args, &result, e) < 0)
+			return -1;
+		total += get_num(result, "freed");
+		json_array_append_new(freed, json_text(cli->args->operands[i]));
+	}
+	if (cli->json) {
+		auto_json json_t *doc =
+			json_pack("{s:O, s:I}", "removed", freed, "freed", (json_int_t)total);
+
+		return doc ? print_json(&cli->screen, doc, e) : err_oom(e);
+	}
+	text_size(total, size);
+	cli_note(cli, "%s freed", size);
+	return EXIT_OK;
+}
+
+static const struct opt build_opts[] = {
+	{0, "rebuild", NULL, "build it even if it is there"},
+	{0},
+};
+static const struct cmd image_build = {
+	.name = "image build",
+	.synopsis = "IMAGE",
+	.summary = "build one of the images that moat has a recipe for",
+	.about =
+		"tiny (for tests), debian12, debian13. Needs no root. An interrupted build leaves\n"
+		"nothing; two builds of one image share the work.",
+	.examples = "  moat image build debian12\n"
+		    "  moat image build --rebuild tiny",
+	.opts = build_opts,
+	.min = 1,
+	.max = 1,
+	.operand = OPERAND_IMAGE,
+	.flags = CMD_JSON,
+	.run = image_build_run,
+};
+
+static const struct opt image_ls_opts[] = {
+	{'q', "names", NULL, "print names only, one a line"},
+	{0, "no-start", NULL, NULL},
+	{0},
+};
+static const struct cmd image_ls = {
+	.name = "image ls",
+	.synopsis = "",
+	.summary = "list the images",
+	.examples = "  moat image ls",
+	.opts = image_ls_opts,
+	.flags = CMD_JSON,
+	.run = image_ls_run,
+};
+
+static const struct cmd image_inspect = {
+	.name = "image inspect",
+	.synopsis = "IMAGE",
+	.summary = "show everything known about an image",
+	.examples = "  moat image inspect --json debian12",
+	.min = 1,
+	.max = 1,
+	.operand = OPERAND_IMAGE,
+	.flags = CMD_JSON,
+	.run = image_inspect_run,
+};
+
+static const struct opt import_opts[] = {
+	{'n', "name", "NAME", "name of the image (default: the file's, up to its first dot)"},
+	{'u', "user", "USER", "the user that commands run as by default"},
+	{0, "os-type", "TYPE", "what runs in it: l26, win11, other, ..."},
+	{0, "firmware", "KIND", "bios or uefi"},
+	{0},
+};
+static const struct cmd image_import = {
+	.name = "image import",
+	.synopsis = "FILE",
+	.summary = "make an image from a disk file: qcow2, raw, vmdk or ova",
+	.about = "The file is copied and converted; it is not needed afterwards. The system in it "
+		 "needs\n"
+		 "the QEMU guest agent.",
+	.examples = "  moat image import --name kali --user kali kali-linux.qcow2",
+	.opts = import_opts,
+	.min = 1,
+	.max = 1,
+	.operand = OPERAND_FILE,
+	.flags = CMD_JSON,
+	.run = image_import_run,
+};
+
+static const struct cmd image_rm = {
+	.name = "image rm",
+	.synopsis = "IMAGE...",
+	.summary = "remove images that no sandbox uses",
+	.examples = "  moat image rm tiny",
+	.min = 1,
+	.max = OPERANDS_ANY,
+	.operand = OPERAND_IMAGE,
+	.flags = CMD_JSON,
+	.run = image_rm_run,
+};
+
+static const struct cmd *const image_subs[] = {
+	&image_build, &image_import, &image_ls, &image_inspect, &image_rm, NULL};
+
+const struct cmd cmd_image = {
+	.name = "image",
+	.group = "Images:",
+	.synopsis = "VERB",
+	.summary = "build, import, list, inspect and remove images",
+	.examples = "  moat image build debian12\n"
+		    "  moat image ls",
+	.subs = image_subs,
+	.flags = CMD_NO_QUIET,
+};

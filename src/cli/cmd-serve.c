@@ -1,0 +1,89 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/start.h"
+#include "util/auto.h"
+
+#define END_WAIT 60.0 /* a daemon that ends removes its sandboxes first */
+
+static int run_background(struct cli *cli, struct err *e)
+{
+	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE};
+
+	return daemon_start(&op, &cli->paths, e);
+}
+
+/* Whoever waits at the other end of the ready pipe learns why there will be no daemon. */
+static int run_foreground(struct cli *cli, struct err *e)
+{
+	uint64_t ready_fd = 0;
+	bool waited_for = args_has(cli->args, "ready-fd");
+	struct err ignored;
+
+	if (waited_for && args_number(cli->args, "ready-fd", 1023, &ready_fd, e) < 0)
+		return -1;
+	if (cli->serve(waited_for ? (int)ready_fd : -1, waited_for, e) == 0)
+		return EXIT_OK;
+	if (waited_for)
+		write_out(
+			(int)ready_fd, (struct bytes){(uint8_t *)e->msg, strlen(e->msg)}, &ignored);
+	return -1;
+}
+
+static int stop(struct cli *cli, struct err *e)
+{
+	bool force = args_has(cli->args, "force");
+	long pid;
+
+	if (cli_connect(cli, CLIENT_ANY_PROTOCOL, e) < 0) {
+		if (e->kind != ERR_UNAVAILABLE)
+			return -1;
+		cli_note(cli, "no daemon is running");
+		return EXIT_OK;
+	}
+	pid = client_daemon_pid(cli->client);
+	if (cli_ask(cli, "shutdown", json_pack("{s:b}", "force", force), NULL, e) < 0)
+		return -1;
+	if (client_wait_end(cli->client, END_WAIT, e) < 0)
+		return err_wrap(e, "the daemon (pid %ld) agreed to end but has not", pid);
+	cli_note(cli, "the daemon (pid %ld) has ended", pid);
+	return EXIT_OK;
+}
+
+static int cmd_serve_run(struct cli *cli, struct err *e)
+{
+	const struct args *a = cli->args;
+	bool background = args_has(a, "background"), stopping = args_has(a, "stop");
+
+	if (args_has(a, "foreground") + background + stopping > 1)
+		return args_fail(e, "--foreground, --background and --stop exclude each other");
+	if (args_has(a, "force") && !stopping)
+		return args_fail(e, "--force belongs to --stop");
+	if (stopping)
+		return stop(cli, e);
+	return background ? run_background(cli, e) : run_foreground(cli, e);
+}
+
+static const struct opt serve_opts[] = {
+	{'f', "foreground", NULL, "run here and log to stderr (default)"},
+	{'b', "background", NULL, "return when the daemon answers; fine if it runs already"},
+	{0, "stop", NULL, "end the daemon"},
+	{0, "force", NULL, "with --stop: also when there are sandboxes, which are removed"},
+	{0, "ready-fd", "FD", NULL},
+	{0},
+};
+
+const struct cmd cmd_serve = {
+	.name = "serve",
+	.group = "This host:",
+	.synopsis = "",
+	.summary = "run the daemon, or stop it",
+	.about = "Seldom needed: every other verb starts a daemon where there is none, and such a\n"
+		 "daemon ends when it is not needed any more.",
+	.examples = "  moat serve\n"
+		    "  moat serve --stop",
+	.opts = serve_opts,
+	.run = cmd_serve_run,
+};

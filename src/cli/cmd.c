@@ -1,0 +1,211 @@
+/*
+ * How it works: cli_main finds the verb in cmd_table, parses its options by its table and calls its
+ * run(). A verb asks the daemon through cli.h, prints, and returns an exit code, or -1 with an
+ * error, which is printed and turned into an exit code here and nowhere else.
+ */
+#include "cli/cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+#include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/signals.h"
+#include "cli/suggest.h"
+#include "util/auto.h"
+
+const struct cmd *const cmd_table[] = {
+	&cmd_up,
+	&cmd_ls,
+	&cmd_exec,
+	&cmd_shell,
+	&cmd_cp,
+	&cmd_logs,
+	&cmd_screenshot,
+	&cmd_snapshot,
+	&cmd_restore,
+	&cmd_detach,
+	&cmd_rm,
+	&cmd_image,
+	&cmd_doctor,
+	&cmd_gc,
+	&cmd_serve,
+	&cmd_info,
+	&cmd_schema,
+	&cmd_completion,
+	&cmd_version,
+	&cmd_help,
+	NULL,
+};
+
+const struct opt cmd_common_opts[] = {
+	{0, "json", NULL, "print one JSON document instead of text"},
+	{0, "quiet", NULL, "no progress and no notes on stderr"},
+	{'h', "help", NULL, "show this help"},
+	{0},
+};
+
+bool cmd_takes_common(const struct cmd *cmd, const struct opt *opt)
+{
+	if (strcmp(opt->name, "json") == 0)
+		return cmd->flags & CMD_JSON;
+	if (strcmp(opt->name, "quiet") == 0)
+		return !(cmd->flags & CMD_NO_QUIET);
+	return true;
+}
+
+const struct cmd *cmd_find(const struct cmd *const *table, const char *word)
+{
+	for (; *table; table++) {
+		const char *space = strchr((*table)->name, ' ');
+
+		if (strcmp(space ? space + 1 : (*table)->name, word) == 0)
+			return *table;
+	}
+	return NULL;
+}
+
+int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct err *e)
+{
+	struct suggestion best = {0};
+
+	for (; *table; table++) {
+		const char *space = strchr((*table)->name, ' ');
+
+		suggest_consider(&best, word, strlen(word), space ? space + 1 : (*table)->name);
+	}
+	if (best.word)
+		return args_fail(e, "no verb \"%s\"; did you mean \"%s\"?", word, best.word);
+	return args_fail(e, "no verb \"%s\"", word);
+}
+
+/* A program that was started without them would write its answers into the next file it opens. */
+static void open_std_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR); /* children may have these three */
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
+static int fail_usage(const struct cmd *cmd, const struct err *e)
+{
+	fprintf(stderr, "moat%s%s: ", cmd ? " " : "", cmd ? cmd->name : "");
+	print_safe_lines(stderr, e->msg);
+	if (cmd && !cmd->subs)
+		fprintf(stderr, "usage: moat %s [OPTION...] %s\n", cmd->name, cmd->synopsis);
+	fprintf(stderr, "see `moat help%s%s`\n", cmd ? " " : "", cmd ? cmd->name : "");
+	return cmd && (cmd->flags & CMD_OWN_ERROR) ? EXIT_OWN_ERROR : EXIT_USAGE;
+}
+
+/* With --json there is one document on stdout whatever happens. */
+static void print_json_error(const struct cli *cli, const struct err *e)
+{
+	auto_json json_t *message = json_text(e->msg), *doc = NULL;
+	struct err ignored;
+
+	doc = json_pack(
+		"{s:{s:s, s:O}}", "error", "kind", err_kind_name(e->kind), "message", message);
+	if (doc)
+		print_json(&cli->screen, doc, &ignored);
+}
+
+static int report(struct cli *cli, const struct err *e)
+{
+	enum exit_code code = cli_code_of(e);
+
+	if (args_failed(e))
+		return fail_usage(cli->args->cmd, e);
+	if (code == EXIT_INTERRUPTED && signals_seen())
+		cli_note(cli, "interrupted");
+	else
+		cli_complain(cli, e);
+	if (cli->json)
+		print_json_error(cli, e);
+	if ((cli->args->cmd->flags & CMD_OWN_ERROR) && code != EXIT_INTERRUPTED)
+		return EXIT_OWN_ERROR;
+	return code;
+}
+
+static int run(const struct args *args, serve_fn *serve)
+{
+	struct cli cli = {.args = args, .serve = serve};
+	struct err e;
+	int code;
+
+	screen_init(&cli.screen);
+	cli.json = (args->cmd->flags & CMD_JSON) && args_has(args, "json");
+	cli.quiet = args_has(args, "quiet");
+	progress_init(&cli.progress, &cli.screen, cli.quiet);
+	code = paths_load(&cli.paths, &e) < 0 ? -1 : args->cmd->run(&cli, &e);
+	progress_clear(&cli.progress);
+	if (code >= 0 && check_stdout(&e) < 0)
+		code = -1;
+	if (code < 0)
+		code = report(&cli, &e);
+	client_close(cli.client);
+	paths_free(&cli.paths);
+	return code;
+}
+
+/* Finds the verb, and the second word of verbs that have one. */
+static const struct cmd *choose(char ***argv, struct err *e)
+{
+	const struct cmd *cmd = cmd_find(cmd_table, **argv);
+
+	if (!cmd) {
+		cmd_fail_unknown(cmd_table, **argv, e);
+		return NULL;
+	}
+	++*argv;
+	if (cmd->subs && **argv && ***argv != '-') {
+		const struct cmd *sub = cmd_find(cmd->subs, **argv);
+
+		if (!sub) {
+			cmd_fail_unknown(cmd->subs, **argv, e);
+			return NULL;
+		}
+		++*argv;
+		return sub;
+	}
+	return cmd;
+}
+
+int cli_main(int argc, char **argv, serve_fn *serve)
+{
+	auto_args struct args args = {0};
+	const struct cmd *cmd;
+	struct err e;
+
+	open_std_fds();
+	if (argc < 2) {
+		help_overview(stderr);
+		return EXIT_USAGE;
+	}
+	argv++;
+	if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0)
+		*argv = (char *)"help";
+	if (strcmp(*argv, "--version") == 0 || strcmp(*argv, "-V") == 0)
+		*argv = (char *)"version";
+	cmd = choose(&argv, &e);
+	if (!cmd)
+		return fail_usage(NULL, &e);
+	if (args_parse(cmd, argv, &args, &e) < 0)
+		return fail_usage(cmd, &e);
+	if (args_has(&args, "help")) {
+		help_verb(stdout, cmd);
+		return check_stdout(&e) < 0 ? EXIT_FAILED : EXIT_OK;
+	}
+	if (cmd->subs) {
+		help_verb(stderr, cmd);
+		return EXIT_USAGE;
+	}
+	return run(&args, serve);
+}

@@ -1,0 +1,88 @@
+/*
+ * cmd.h - the verbs: one const struct cmd each, from which parsing, help and completion come.
+ * The command line is single-threaded.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "util/err.h"
+
+struct cli;
+
+/* What a program may rely on; documented in moat.1. */
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NOT_FOUND = 3,
+	EXIT_UNAVAILABLE = 4,
+	EXIT_TIMED_OUT = 124, /* exec: the command's time was up */
+	EXIT_OWN_ERROR = 125, /* exec, shell: moat failed, not the command */
+	EXIT_INTERRUPTED = 130,
+};
+
+struct opt {
+	char letter;      /* 0: none */
+	const char *name; /* without the dashes; NULL ends a table */
+	const char *arg;  /* what its argument is called; NULL: it takes none */
+	const char *help; /* NULL: internal, not shown anywhere */
+};
+
+/* What the operands are, for completion. */
+enum operand {
+	OPERAND_NONE,
+	OPERAND_SANDBOX,   /* one sandbox, then nothing that we could guess */
+	OPERAND_SANDBOXES, /* any number */
+	OPERAND_SPEC,      /* a spec file or an image */
+	OPERAND_IMAGE,
+	OPERAND_FILE,
+	OPERAND_COPY, /* a file or SANDBOX:PATH */
+	OPERAND_DRIVER,
+	OPERAND_SHELL,
+	OPERAND_VERB,
+};
+
+enum cmd_flag {
+	CMD_JSON = 1u << 0,      /* takes --json */
+	CMD_COMMAND = 1u << 1,   /* options end at the first operand: the rest is a command */
+	CMD_OWN_ERROR = 1u << 2, /* passes an exit code through, so its own failures are 125 */
+	CMD_NO_QUIET = 1u << 3,  /* has no progress that --quiet could silence */
+};
+
+struct cmd {
+	const char *name;     /* "up"; of a subcommand both words, "image build" */
+	const char *group;    /* heading in `moat help` */
+	const char *synopsis; /* operands only; options are in the table */
+	const char *summary;
+	const char *about; /* paragraphs below the summary; may be NULL */
+	const char *examples;
+	const struct opt *opts; /* may be NULL */
+	unsigned min, max;      /* operands; max 0 with min 0: none */
+	enum operand operand;
+	unsigned flags;
+	const struct cmd *const *subs; /* NULL-terminated; such a verb has no run */
+	/* The exit code, or -1 with e filled. */
+	int (*run)(struct cli *cli, struct err *e);
+};
+#define OPERANDS_ANY 1000000u
+
+extern const struct cmd cmd_up, cmd_ls, cmd_exec, cmd_cp, cmd_shell, cmd_screenshot, cmd_logs,
+	cmd_rm, cmd_detach, cmd_snapshot, cmd_restore, cmd_image, cmd_doctor, cmd_gc, cmd_serve,
+	cmd_info, cmd_schema, cmd_version, cmd_help, cmd_completion;
+
+/* All verbs in the order of `moat help`; NULL at the end. */
+extern const struct cmd *const cmd_table[];
+/* Options that every verb takes, as far as its flags allow. */
+extern const struct opt cmd_common_opts[];
+bool cmd_takes_common(const struct cmd *cmd, const struct opt *opt);
+
+/* Exact names only: a new verb must not break a script. */
+const struct cmd *cmd_find(const struct cmd *const *table, const char *word);
+/* Fills e with "no verb ...; did you mean ...?". */
+int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct err *e);
+
+/* The daemon itself, for `moat serve`: returns when it has ended. */
+typedef int serve_fn(int ready_fd, bool leave_when_idle, struct err *e);
+
+int cli_main(int argc, char **argv, serve_fn *serve);

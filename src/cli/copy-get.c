@@ -1,0 +1,248 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/copy.h"
+#include "cli/outfile.h"
+#include "util/auto.h"
+#include "util/str.h"
+
+/* A file on its way in. */
+struct incoming {
+	struct copy *c;
+	struct outfile *file; /* NULL: stdout */
+};
+
+static int take_piece(void *arg, enum call_stream stream, struct bytes data, struct err *e)
+{
+	struct incoming *in = arg;
+
+	(void)stream;
+	copy_moved(in->c, data.len);
+	if (!in->file)
+		return write_out(STDOUT_FILENO, data, e);
+	/* Not before there is something to write: a file that cannot be read leaves no trace. */
+	if (in->file->fd < 0 && outfile_open(in->file, e) < 0)
+		return -1;
+	return outfile_write(in->file, data, e);
+}
+
+/* file NULL: to stdout. */
+static int get_file(struct copy *c, const char *path, struct outfile *file, struct err *e)
+{
+	struct incoming in = {.c = c, .file = file};
+	auto_json json_t *args = copy_args(c, path, e), *result = NULL;
+	struct call call = {.op = "read", .args = args, .data = take_piece, .arg = &in};
+
+	if (!args)
+		return -1;
+	c->name = path;
+	c->done = 0;
+	if (cli_run(c->cli, &call, &result, e) < 0)
+		return -1;
+	c->files++;
+	if (!file)
+		return 0;
+	if (file->fd < 0 && outfile_open(file, e) < 0)
+		return -1;
+	return outfile_finish(file, (mode_t)get_num(result, "mode"), e);
+}
+
+static int list(struct copy *c, const char *path, json_t **ret, struct err *e)
+{
+	json_t *args = copy_args(c, path, e);
+
+	return args ? cli_ask(c->cli, "list", args, ret, e) : -1;
+}
+
+/* A directory entry as the guest describes it; checked. */
+struct entry {
+	const char *name, *type, *target;
+	mode_t mode;
+	uint64_t size;
+};
+
+/* JSON strings may contain NUL, where C would see another, shorter name. */
+static const char *plain_string(const json_t *j)
+{
+	const char *s = json_string_value(j);
+
+	return s && strlen(s) == json_string_length(j) ? s : NULL;
+}
+
+static int check_entry(const json_t *j, struct entry *ret, struct err *e)
+{
+	ret->name = plain_string(json_object_get(j, "name"));
+	ret->type = get_str(j, "type");
+	ret->target = plain_string(json_object_get(j, "target"));
+	ret->mode = (mode_t)json_integer_value(json_object_get(j, "mode")) & 0777;
+	ret->size = (uint64_t)json_integer_value(json_object_get(j, "size"));
+	if (!ret->name || !*ret->name || strchr(ret->name, '/') || strcmp(ret->name, ".") == 0 ||
+		strcmp(ret->name, "..") == 0)
+		return err_set(e, ERR_INVALID, "refused the name \"%s\" from the sandbox",
+			ret->name ? ret->name : get_str(j, "name"));
+	return 0;
+}
+
+/* Takes the place of an older link, and of nothing else. */
+static int make_link(int dir_fd, const struct entry *ent, struct err *e)
+{
+	struct stat st;
+
+	if (!ent->target || !*ent->target)
+		return err_set(e, ERR_INVALID, "%s: a link without target", ent->name);
+	if (fstatat(dir_fd, ent->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
+		unlinkat(dir_fd, ent->name, 0);
+	if (symlinkat(ent->target, dir_fd, ent->name) < 0)
+		return err_sys(e, errno, "%s", ent->name);
+	return 0;
+}
+
+static int get_tree(struct copy *c, const char *path, int dir_fd, unsigned depth, struct err *e);
+
+static int get_dir(struct copy *c, const char *path, int parent_fd, const struct entry *ent,
+	unsigned depth, struct err *e)
+{
+	bool made = mkdirat(parent_fd, ent->name, 0700) == 0;
+	auto_fd int fd = -1;
+
+	if (!made && errno != EEXIST)
+		return err_sys(e, errno, "%s", ent->name);
+	fd = openat(parent_fd, ent->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "%s", ent->name);
+	if (get_tree(c, path, fd, depth + 1, e) < 0)
+		return -1;
+	c->directories++;
+	/* Last, for it may forbid what we have just done. */
+	if (made && fchmod(fd, ent->mode & ~current_umask()) < 0)
+		return err_sys(e, errno, "%s", ent->name);
+	return 0;
+}
+
+static int get_entry(struct copy *c, const char *path, int dir_fd, const struct entry *ent,
+	unsigned depth, struct err *e)
+{
+	auto_outfile struct outfile file = {.dir_fd = dir_fd, .name = ent->name, .fd = -1};
+
+	if (strcmp(ent->type, "file") == 0) {
+		c->total = ent->size;
+		return get_file(c, path, &file, e);
+	}
+	if (strcmp(ent->type, "dir") == 0)
+		return get_dir(c, path, dir_fd, ent, depth, e);
+	if (strcmp(ent->type, "link") == 0) {
+		c->links++;
+		return make_link(dir_fd, ent, e);
+	}
+	cli_note(c->cli, "%s: not a file, directory or link: left out", path);
+	return 0;
+}
+
+/* What is in path goes into the directory dir_fd. */
+static int get_tree(struct copy *c, const char *path, int dir_fd, unsigned depth, struct err *e)
+{
+	auto_json json_t *result = NULL;
+	const json_t *j;
+	size_t i;
+
+	if (depth > COPY_DEPTH_MAX)
+		return err_set(e, ERR_LIMIT, "%s: directories nested too deeply", path);
+	if (list(c, path, &result, e) < 0)
+		return -1;
+	json_array_foreach(json_object_get(result, "entries"), i, j)
+	{
+		auto_free char *below = NULL;
+		struct entry ent;
+		struct err why;
+
+		if (copy_interrupted(e) < 0)
+			return -1;
+		if (check_entry(j, &ent, &why) < 0) {
+			copy_failed(c, path, &why); /* never worse than this one name */
+			continue;
+		}
+		if (copy_join(path, ent.name, &below, e) < 0)
+			return -1;
+		if (get_entry(c, below, dir_fd, &ent, depth, &why) < 0 &&
+			copy_failed(c, below, &why) < 0) {
+			*e = why;
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static bool is_local_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A directory: it becomes TO, or goes into TO if that is a directory. */
+static int get_whole_dir(struct copy *c, const char *base, const char *to, struct err *e)
+{
+	auto_free char *at = NULL;
+	auto_fd int fd = -1;
+	bool made;
+
+	if ((*base && is_local_dir(to) ? copy_join(to, base, &at, e) : str_dup(to, &at, e)) < 0)
+		return -1;
+	made = mkdir(at, 0700) == 0;
+	if (!made && errno != EEXIST)
+		return err_sys(e, errno, "%s", at);
+	fd = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "%s", at);
+	if (get_tree(c, c->remote->path, fd, 0, e) < 0) {
+		if (made)
+			rmdir(at); /* if it is still empty */
+		return -1;
+	}
+	c->directories++;
+	if (made && fchmod(fd, 0777 & ~current_umask()) < 0)
+		return err_sys(e, errno, "%s", at);
+	return 0;
+}
+
+/* Only to draw a bar: a failure here will be met again, and told, by the copy itself. */
+static void learn_size(struct copy *c)
+{
+	auto_json json_t *result = NULL;
+	struct err ignored;
+	const json_t *first;
+
+	if (c->cli->progress.style != PROGRESS_LIVE ||
+		list(c, c->remote->path, &result, &ignored) < 0)
+		return;
+	first = json_array_get(json_object_get(result, "entries"), 0);
+	if (*get_str(first, "name") == 0)
+		c->total = (uint64_t)get_num(first, "size");
+}
+
+int copy_get(struct copy *c, const char *to, struct err *e)
+{
+	auto_free char *base = NULL, *at = NULL;
+	auto_outfile struct outfile file = {.fd = -1, .dir_fd = AT_FDCWD, .trusted = true};
+
+	if (copy_base(c->remote->path, &base, e) < 0)
+		return -1;
+	if (strcmp(to, "-") == 0)
+		return get_file(c, c->remote->path, NULL, e);
+	if (!*base || str_ends(c->remote->path, "/"))
+		return get_whole_dir(c, base, to, e);
+	if ((str_ends(to, "/") || is_local_dir(to) ? copy_join(to, base, &at, e)
+						   : str_dup(to, &at, e)) < 0)
+		return -1;
+	file.name = at;
+	learn_size(c);
+	if (get_file(c, c->remote->path, &file, e) == 0)
+		return 0;
+	if (e->kind != ERR_IS_DIR || file.fd >= 0)
+		return -1;
+	return get_whole_dir(c, base, to, e);
+}

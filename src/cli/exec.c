@@ -1,0 +1,96 @@
+#include "cli/exec.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/signals.h"
+#include "cli/stream.h"
+#include "util/auto.h"
+
+/* The guest's programs should know what kind of terminal draws for them. */
+static int add_terminal(struct exec_req *req, struct err *e)
+{
+	const char *term = getenv("TERM");
+	unsigned rows, cols;
+
+	tty_size(&rows, &cols);
+	if (json_object_set_new(req->args, "tty",
+		    json_pack("{s:i, s:i}", "rows", (int)rows, "cols", (int)cols)) < 0)
+		return err_oom(e);
+	if (!req->env)
+		req->env = json_object();
+	if (term && !json_object_get(req->env, "TERM"))
+		json_object_set_new(req->env, "TERM", json_string(term));
+	return 0;
+}
+
+static int complete_args(struct cli *cli, struct exec_req *req, struct err *e)
+{
+	if (req->tty && add_terminal(req, e) < 0)
+		return -1;
+	if (req->env && json_object_size(req->env) &&
+		json_object_set(req->args, "env", req->env) < 0)
+		return err_oom(e);
+	if (req->timeout > 0 &&
+		json_object_set_new(req->args, "timeout", json_real(req->timeout)) < 0)
+		return err_oom(e);
+	if (cli->json && json_object_set_new(req->args, "capture", json_true()) < 0)
+		return err_oom(e);
+	return 0;
+}
+
+static int print_result(struct cli *cli, struct stream *s, json_t *result, struct err *e)
+{
+	if (stream_to_json(&s->kept[0], result, "stdout", e) < 0 ||
+		stream_to_json(&s->kept[1], result, "stderr", e) < 0)
+		return -1;
+	return print_json(&cli->screen, result, e);
+}
+
+/* Says what the exit code alone does not. */
+static int explain(struct cli *cli, const struct exec_req *req, const json_t *result)
+{
+	const json_t *failure = json_object_get(result, "failure");
+	int code = (int)get_num(result, "exit_code");
+
+	if (failure)
+		cli_note(cli, "%s", get_str(failure, "message"));
+	else if (json_is_true(json_object_get(result, "timed_out")))
+		cli_note(cli, "the command was killed after %g seconds", req->timeout);
+	return code >= 0 && code <= 255 ? code : EXIT_FAILED;
+}
+
+static int run(struct cli *cli, struct exec_req *req, struct err *e)
+{
+	auto_json json_t *result = NULL;
+	auto_stream struct stream s = {.cli = cli, .raw = req->tty, .keep = cli->json};
+	struct call call = {.op = "exec",
+		.args = req->args,
+		.stream_input = req->input,
+		.input_fd = STDIN_FILENO,
+		.tty = req->tty,
+		.data = stream_data,
+		.arg = &s};
+	int failed;
+
+	if (complete_args(cli, req, e) < 0 || cli_connect(cli, CLIENT_START, e) < 0)
+		return -1;
+	if (req->tty && req->input && isatty(STDIN_FILENO) && tty_make_raw(STDIN_FILENO, e) < 0)
+		return -1;
+	failed = client_call(cli->client, &call, &result, e);
+	tty_restore();
+	if (failed < 0 || stream_end(&s, e) < 0)
+		return -1;
+	if (cli->json && print_result(cli, &s, result, e) < 0)
+		return -1;
+	return explain(cli, req, result);
+}
+
+int exec_run(struct cli *cli, struct exec_req *req, struct err *e)
+{
+	int code = run(cli, req, e);
+
+	json_decref(req->args);
+	json_decref(req->env);
+	return code;
+}

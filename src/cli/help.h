@@ -1,0 +1,9 @@
+/* help.h - help from the table of verbs. */
+#pragma once
+
+#include <stdio.h>
+
+#include "cli/cmd.h"
+
+void help_overview(FILE *f);
+void help_verb(FILE *f, const struct cmd *cmd);

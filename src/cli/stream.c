@@ -1,0 +1,89 @@
+#include "cli/stream.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "util/auto.h"
+#include "util/str.h"
+
+enum { KEEP_MAX = 64 * 1024 * 1024 };
+
+void stream_free(struct stream *s)
+{
+	buf_free(&s->kept[0]);
+	buf_free(&s->kept[1]);
+}
+
+static bool is_tty(const struct stream *s, int which)
+{
+	return which ? s->cli->screen.err_tty : s->cli->screen.out_tty;
+}
+
+static int write_safely(struct stream *s, int which, struct bytes data, struct err *e)
+{
+	auto_buf struct buf safe = {0};
+
+	if (tty_filter_add(&s->filters[which], data, &safe, e) < 0)
+		return -1;
+	return write_out(STDOUT_FILENO + which, buf_bytes(&safe), e);
+}
+
+int stream_data(void *arg, enum call_stream stream, struct bytes data, struct err *e)
+{
+	struct stream *s = arg;
+	int which = stream == CALL_STDERR;
+
+	if (data.len == 0)
+		return 0;
+	if (s->keep && s->kept[which].len + data.len > KEEP_MAX)
+		return err_set(e, ERR_LIMIT, "more output than --json can hold (%d MiB)",
+			KEEP_MAX / 1024 / 1024);
+	if (s->keep)
+		return buf_add(&s->kept[which], data.p, data.len, e);
+	if (s->raw || !is_tty(s, which))
+		return write_out(STDOUT_FILENO + which, data, e);
+	return write_safely(s, which, data, e);
+}
+
+int stream_end(struct stream *s, struct err *e)
+{
+	if (write_safely(s, 0, (struct bytes){0}, e) < 0)
+		return -1;
+	return write_safely(s, 1, (struct bytes){0}, e);
+}
+
+static char *base64(struct bytes in)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	char *out = malloc(in.len / 3 * 4 + 5), *at = out;
+
+	for (size_t i = 0; out && i < in.len; i += 3) {
+		size_t left = in.len - i;
+		uint32_t v = (uint32_t)in.p[i] << 16 | (uint32_t)(left > 1 ? in.p[i + 1] : 0) << 8 |
+			     (uint32_t)(left > 2 ? in.p[i + 2] : 0);
+
+		*at++ = digits[v >> 18];
+		*at++ = digits[v >> 12 & 63];
+		*at++ = left > 1 ? digits[v >> 6 & 63] : '=';
+		*at++ = left > 2 ? digits[v & 63] : '=';
+	}
+	if (out)
+		*at = 0;
+	return out;
+}
+
+int stream_to_json(const struct buf *kept, json_t *into, const char *name, struct err *e)
+{
+	json_t *text = json_stringn(kept->len ? (const char *)buf_data(kept) : "", kept->len);
+	auto_free char *encoded = NULL, *key = NULL;
+
+	if (text)
+		return json_object_set_new(into, name, text) < 0 ? err_oom(e) : 0;
+	encoded = base64(buf_bytes(kept));
+	if (!encoded)
+		return err_oom(e);
+	if (str_printf(&key, e, "%s_base64", name) < 0)
+		return -1;
+	return json_object_set_new(into, key, json_string(encoded)) < 0 ? err_oom(e) : 0;
+}

@@ -1,0 +1,21 @@
+/* table.h - rows and columns for people, cut to the terminal's width. */
+#pragma once
+
+#include "cli/screen.h"
+
+struct table;
+
+/* heads: NULL at the end; borrowed. */
+int table_new(const char *const *heads, struct table **ret, struct err *e);
+void table_free(struct table *t); /* NULL is fine */
+static inline void auto_tablep(struct table **t)
+{
+	table_free(*t);
+}
+#define auto_table __attribute__((cleanup(auto_tablep)))
+
+/* One cell for every head, copied and escaped. */
+int table_row(struct table *t, const char *const *cells, struct err *e);
+/* The first column of the last row gets a colour. */
+void table_colour(struct table *t, enum colour c);
+void table_print(const struct table *t, const struct screen *s);
