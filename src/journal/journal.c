@@ -164,6 +164,17 @@ int journal_sandbox_remove(struct journal *j, const char *id, struct err *e)
 	return run_texts_locked(j, "DELETE FROM sandbox WHERE id = ?1", texts, e);
 }
 
+int journal_sandbox_remove_if_empty(struct journal *j, const char *id, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	const char *const texts[] = {id, NULL};
+
+	return run_texts_locked(j,
+		"DELETE FROM sandbox WHERE id = ?1 AND NOT EXISTS"
+		" (SELECT 1 FROM thing WHERE thing.sandbox = sandbox.id)",
+		texts, e);
+}
+
 int journal_intent(
 	struct journal *j, const struct journal_thing *t, int64_t *ret_row, struct err *e)
 {

@@ -34,6 +34,8 @@ void journal_close(struct journal *j); /* NULL is fine */
 int journal_sandbox_add(struct journal *j, const struct journal_sandbox *sb, struct err *e);
 /* Also forgets its things: call it when they are gone. */
 int journal_sandbox_remove(struct journal *j, const char *id, struct err *e);
+/* Only if none of its things is left; otherwise they still have to be reclaimed. */
+int journal_sandbox_remove_if_empty(struct journal *j, const char *id, struct err *e);
 int journal_each_sandbox(struct journal *j,
 	int (*each)(void *arg, const struct journal_sandbox *sb, struct err *e), void *arg,
 	struct err *e);

@@ -91,6 +91,22 @@ ssize_t io_fill(const struct op *op, struct buf *b, int fd, size_t max, struct e
 	return got;
 }
 
+ssize_t io_fill_now(struct buf *b, int fd, size_t max, struct err *e)
+{
+	uint8_t *room = buf_room(b, max);
+	ssize_t got;
+
+	if (!room)
+		return err_oom(e);
+	got = read(fd, room, max);
+	if (got < 0 && errno == ECONNRESET)
+		return 0;
+	if (got < 0)
+		return err_sys(e, errno == EINTR ? EAGAIN : errno, "read");
+	buf_grew(b, (size_t)got);
+	return got;
+}
+
 int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
 {
 	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);

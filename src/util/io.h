@@ -16,6 +16,9 @@ int io_read_exact(const struct op *op, int fd, void *p, size_t n, struct err *e)
 /* Waits, then reads at most max bytes into b. Returns the count, 0 at end of file. */
 ssize_t io_fill(const struct op *op, struct buf *b, int fd, size_t max, struct err *e);
 
+/* The same without waiting: ERR with e->sys EAGAIN if there is nothing. */
+ssize_t io_fill_now(struct buf *b, int fd, size_t max, struct err *e);
+
 /* Whole small files, at most max bytes (a larger one is ERR_LIMIT). Result is NUL-terminated. */
 int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
 /* Written to a temporary name beside it, synced and renamed: readers see the old file or the new.

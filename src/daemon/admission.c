@@ -1,0 +1,131 @@
+#include "daemon/admission.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/footprint.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/lock.h"
+#include "util/turn.h"
+
+#define LOOK_AGAIN 0.25    /* seconds between looks at memory that others than us may free */
+enum { OVERHEAD_MB = 48 }; /* what a QEMU needs besides the guest's memory */
+
+struct admission {
+	unsigned keep_mb;
+	struct turn head; /* held by the first in the queue */
+	pthread_mutex_t mu;
+	unsigned long long promised_mb;
+};
+
+int admission_new(unsigned keep_mb, struct admission **ret, struct err *e)
+{
+	struct admission *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return err_oom(e);
+	a->keep_mb = keep_mb;
+	if (turn_init(&a->head, e) < 0) {
+		free(a);
+		return -1;
+	}
+	pthread_mutex_init(&a->mu, NULL);
+	*ret = a;
+	return 0;
+}
+
+void admission_free(struct admission *a)
+{
+	if (!a)
+		return;
+	turn_done(&a->head);
+	pthread_mutex_destroy(&a->mu);
+	free(a);
+}
+
+unsigned long long meminfo_mb(const char *text, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, len) == 0 && line[len] == ':')
+			return strtoull(line + len + 1, NULL, 10) / 1024;
+	}
+	return 0;
+}
+
+void admission_figures(struct admission *a, struct admission_figures *ret)
+{
+	auto_free char *text = NULL;
+	struct err ignored;
+
+	*ret = (struct admission_figures){0};
+	if (file_read("/proc/meminfo", 64 * 1024, &text, NULL, &ignored) == 0) {
+		ret->total_mb = meminfo_mb(text, "MemTotal");
+		ret->available_mb = meminfo_mb(text, "MemAvailable");
+	}
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
+		ret->promised_mb = a->promised_mb;
+	}
+}
+
+/* Promises if it fits. */
+static bool try_promise(struct admission *a, unsigned mb, struct admission_figures *f)
+{
+	unsigned long long touched, untouched, need;
+
+	admission_figures(a, f);
+	touched = footprint_qemu_mb();
+	untouched = f->promised_mb > touched ? f->promised_mb - touched : 0;
+	need = (unsigned long long)mb + untouched + a->keep_mb;
+	if (f->available_mb < need)
+		return false;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
+		a->promised_mb += mb;
+	}
+	return true;
+}
+
+static int refuse(
+	const struct admission *a, unsigned mb, const struct admission_figures *f, struct err *e)
+{
+	return err_set(e, ERR_BUSY,
+		"not enough memory: the sandbox needs %u MB, the host has %llu MB of %llu MB "
+		"available,"
+		" %llu MB are promised to other sandboxes and %u MB are kept for the host",
+		mb, f->available_mb, f->total_mb, f->promised_mb, a->keep_mb);
+}
+
+int admission_enter(struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+	struct admission_figures f;
+	bool said = false;
+
+	mb += OVERHEAD_MB;
+	if (turn_take(&a->head, op, e) < 0)
+		return err_wrap(e, "waiting for memory");
+	held = &a->head;
+	while (!try_promise(a, mb, &f)) {
+		if (!wait || f.promised_mb == 0 || (unsigned long long)mb + a->keep_mb > f.total_mb)
+			return refuse(a, mb, &f, e);
+		if (!said)
+			op_progress(op, 0, 0, "waiting for %u MB of memory", mb);
+		said = true;
+		if (op_pause(op, LOOK_AGAIN, e) < 0)
+			return err_wrap(e, "waiting for memory");
+	}
+	return 0;
+}
+
+void admission_leave(struct admission *a, unsigned mb)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
+
+	a->promised_mb -= mb + OVERHEAD_MB;
+}

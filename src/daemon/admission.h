@@ -1,0 +1,34 @@
+/*
+ * admission.h - lets sandboxes in as long as the host has memory for them. Thread-safe.
+ *
+ * A VM's memory is promised when it is let in but taken from the host only as the guest touches it.
+ * What is free is therefore what the host calls available, less what was promised and not yet
+ * touched, less what the configuration keeps for the host.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "util/op.h"
+
+struct admission;
+
+int admission_new(unsigned keep_mb, struct admission **ret, struct err *e);
+void admission_free(struct admission *a); /* NULL is fine */
+
+/*
+ * Promises mb of memory. If it does not fit: waits its turn behind those who came before (wait), or
+ * fails with ERR_BUSY and the figures. What could never fit, or when nothing of ours could be given
+ * back, is refused at once.
+ */
+int admission_enter(
+	struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e);
+void admission_leave(struct admission *a, unsigned mb);
+
+struct admission_figures {
+	unsigned long long total_mb, available_mb, promised_mb;
+};
+void admission_figures(struct admission *a, struct admission_figures *ret);
+
+/* Pure: the value in MB of a "Name:   123 kB" line of /proc/meminfo; 0 if it is not there. */
+unsigned long long meminfo_mb(const char *text, const char *name);

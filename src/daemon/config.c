@@ -1,0 +1,86 @@
+#include "daemon/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spec/yaml.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/str.h"
+
+enum { CONFIG_MAX = 64 * 1024 };
+
+static int one_of(const char *what, const char *value, const char *const *choices, struct err *e)
+{
+	for (unsigned i = 0; choices[i]; i++)
+		if (strcmp(value, choices[i]) == 0)
+			return 0;
+	return err_set(e, ERR_INVALID, "%s: \"%s\" is not one of its values", what, value);
+}
+
+static int read_members(json_t *j, struct config *c, struct err *e)
+{
+	static const char *const accels[] = {"auto", "kvm", "tcg", NULL};
+	static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info";
+	double idle = 60, boot = 600;
+	int keep = 512;
+
+	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?i}", "accelerator", &accel,
+		    "qemu", &qemu, "log_level", &level, "idle_exit", &idle, "boot_timeout", &boot,
+		    "memory_keep_mb", &keep) < 0)
+		return -1;
+	if (one_of("accelerator", accel, accels, e) < 0 ||
+		one_of("log_level", level, levels, e) < 0)
+		return -1;
+	if (idle < 0 || boot <= 0 || keep < 0)
+		return err_set(e, ERR_INVALID,
+			"idle_exit, boot_timeout and memory_keep_mb cannot be negative");
+	if (str_dup(accel, &c->accel, e) < 0 || str_dup(qemu, &c->qemu, e) < 0 ||
+		str_dup(level, &c->log_level, e) < 0)
+		return -1;
+	c->idle_exit = idle;
+	c->boot_timeout = boot;
+	c->memory_keep_mb = (unsigned)keep;
+	return 0;
+}
+
+int config_load(const char *path, struct config *ret, struct err *e)
+{
+	auto_free char *text = NULL;
+	auto_json json_t *j = NULL;
+	struct config c = {0};
+	size_t len = 0;
+
+	if (file_read(path, CONFIG_MAX, &text, &len, e) < 0 && e->sys != ENOENT)
+		return -1;
+	if (text && len && spec_text_to_json((struct bytes){(uint8_t *)text, len}, &j, e) < 0)
+		return err_wrap(e, "%s", path);
+	if (!j || json_is_null(j)) {
+		json_decref(j);
+		j = json_object();
+	}
+	if (read_members(j, &c, e) < 0) {
+		config_free(&c);
+		return err_wrap(e, "%s", path);
+	}
+	*ret = c;
+	return 0;
+}
+
+void config_free(struct config *c)
+{
+	free(c->accel);
+	free(c->qemu);
+	free(c->log_level);
+	*c = (struct config){0};
+}
+
+json_t *config_to_json(const struct config *c)
+{
+	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i}", "accelerator", c->accel, "qemu", c->qemu,
+		"log_level", c->log_level, "idle_exit", c->idle_exit, "boot_timeout",
+		c->boot_timeout, "memory_keep_mb", (int)c->memory_keep_mb);
+}

@@ -1,0 +1,324 @@
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/removal.h"
+#include "daemon/session.h"
+#include "proto/proto.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+#define RECLAIM_SECONDS 60.0
+#define IDLE_LOOK_MS    1000
+#define DRAIN_SECONDS   90.0
+
+int daemon_driver(struct daemon *d, enum spec_driver which, struct driver **ret, struct err *e)
+{
+	if (which != SPEC_DRIVER_QEMU)
+		return err_set(e, ERR_UNSUPPORTED, "driver: this moat has no %s driver",
+			spec_driver_name(which));
+	*ret = d->qemu;
+	return 0;
+}
+
+void daemon_stop(struct daemon *d)
+{
+	uint64_t one = 1;
+
+	if (write(d->stop_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd with room: cannot fail */
+}
+
+/* One daemon per runtime directory and per state directory; the locks end with the process. */
+static int lock_dir(const char *dir, int *ret_fd, struct err *e)
+{
+	auto_free char *path = NULL;
+	int fd;
+
+	if (str_printf(&path, e, "%s/daemon.lock", dir) < 0)
+		return -1;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_sys(e, errno, "%s", path);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return err_set(e, ERR_BUSY, "another daemon is using %s", dir);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int listen_on(const char *path, int *ret_fd, struct err *e)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(e, errno, "socket");
+	memcpy(addr.sun_path, path, strlen(path)); /* paths_load checked the length */
+	/* We hold the lock of this directory: a socket that is here belongs to nobody. */
+	if (unlink(path) < 0 && errno != ENOENT)
+		return err_sys(e, errno, "%s", path);
+	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || chmod(path, 0600) < 0 ||
+		listen(fd, 128) < 0)
+		return err_sys(e, errno, "%s", path);
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+static bool peer_allowed(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+	       (peer.uid == getuid() || peer.uid == 0);
+}
+
+static void accept_one(struct daemon *d, int listener)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct err e;
+	bool full;
+
+	if (fd < 0)
+		return;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		full = d->sessions >= PROTO_CONNECTIONS_MAX;
+	}
+	if (full || !peer_allowed(fd)) {
+		log_msg(NULL, LOG_WARN,
+			full ? "too many connections" : "a connection of another user");
+		close(fd);
+		return;
+	}
+	if (session_start(d, fd, &e) < 0)
+		log_err(NULL, LOG_ERROR, &e, "cannot serve a connection");
+}
+
+static bool idle_too_long(struct daemon *d)
+{
+	double seconds;
+
+	if (d->config.idle_exit <= 0 || registry_count(d->registry))
+		return false;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		if (d->sessions)
+			return false;
+		seconds = (double)(now_ns() - d->idle_since_ns) / 1e9;
+	}
+	return seconds >= d->config.idle_exit;
+}
+
+static int accept_loop(
+	struct daemon *d, int listener, int sigfd, bool leave_when_idle, struct err *e)
+{
+	struct pollfd fds[] = {{.fd = listener, .events = POLLIN}, {.fd = sigfd, .events = POLLIN},
+		{.fd = d->stop_fd, .events = POLLIN}};
+
+	for (;;) {
+		if (poll(fds, 3, leave_when_idle ? IDLE_LOOK_MS : -1) < 0 && errno != EINTR)
+			return err_sys(e, errno, "poll");
+		if (fds[0].revents)
+			accept_one(d, listener);
+		if (fds[1].revents || fds[2].revents)
+			return 0;
+		if (leave_when_idle && idle_too_long(d)) {
+			log_msg(NULL, LOG_INFO, "idle: leaving");
+			return 0;
+		}
+	}
+}
+
+static bool any(const struct sandbox *sb, void *arg)
+{
+	(void)sb;
+	(void)arg;
+	return true;
+}
+
+static void drain(struct daemon *d)
+{
+	struct op op = op_for_cleanup(DRAIN_SECONDS);
+	struct err e;
+
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		for (struct session *s = d->session_list; s; s = s->next)
+			op_cancel(&s->op);
+	}
+	for (;;) {
+		{
+			auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+			if (d->sessions == 0)
+				break;
+		}
+		if (op_pause(&op, 0.02, &e) < 0) {
+			log_msg(NULL, LOG_ERROR, "some connections would not end");
+			break;
+		}
+	}
+	removal_run(d, any, NULL, NULL, NULL);
+}
+
+static int find_parts(struct daemon *d, char **ret_recipes, struct err *e)
+{
+	char *moat = NULL, *runner = NULL;
+
+	if (paths_self(&moat, e) < 0)
+		return -1;
+	d->env.moat_path = moat;
+	/* Without the runner commands go through the guest agent; doctor says so. */
+	if (paths_find_part("moat-guest", &runner, e) == 0)
+		d->env.runner_path = runner;
+	if (paths_find_part("share/moat/recipes", ret_recipes, e) < 0 &&
+		paths_find_part("share/recipes", ret_recipes, e) < 0)
+		return -1;
+	return 0;
+}
+
+static int open_parts(struct daemon *d, struct err *e)
+{
+	auto_free char *recipes = NULL, *db = NULL;
+	struct store_config store = {.data_dir = d->paths.data, .cache_dir = d->paths.cache};
+
+	if (find_parts(d, &recipes, e) < 0)
+		return -1;
+	store.recipe_dir = recipes;
+	store.moat_path = d->env.moat_path;
+	if (str_printf(&db, e, "%s/journal.db", d->paths.state) < 0 ||
+		journal_open(db, &d->journal, e) < 0 || store_open(&store, &d->store, e) < 0 ||
+		registry_new(&d->registry, e) < 0 ||
+		admission_new(d->config.memory_keep_mb, &d->admission, e) < 0)
+		return -1;
+	d->env.paths = &d->paths;
+	d->env.store = d->store;
+	d->env.journal = d->journal;
+	d->env.accel = d->config.accel;
+	d->env.qemu = d->config.qemu;
+	d->env.boot_timeout = d->config.boot_timeout;
+	return driver_qemu.open(&d->env, &d->qemu, e);
+}
+
+static void close_parts(struct daemon *d)
+{
+	if (d->qemu)
+		d->qemu->ops->close(d->qemu);
+	admission_free(d->admission);
+	registry_free(d->registry);
+	store_close(d->store);
+	journal_close(d->journal);
+	free((char *)d->env.moat_path);
+	free((char *)d->env.runner_path);
+}
+
+static void ignore_line(void *arg, const char *text)
+{
+	(void)arg;
+	(void)text; /* reclaim_run has logged it */
+}
+
+static void reclaim_leftovers(struct daemon *d)
+{
+	struct op op = op_for_cleanup(RECLAIM_SECONDS);
+	struct err e;
+
+	/* A thing that will not go must not keep the daemon from serving; it stays in the journal.
+	 */
+	if (reclaim_run(d, &op, ignore_line, NULL, &e) < 0)
+		log_err(&op, LOG_ERROR, &e,
+			"not everything that an earlier daemon left could be removed");
+}
+
+/* Process-wide state, before the first thread. */
+static int set_up_process(const struct config *c, int *ret_sigfd, struct err *e)
+{
+	static const char *const levels[] = {"debug", "info", "warn", "error"};
+	struct rlimit files;
+	sigset_t mask;
+
+	umask(077);
+	signal(SIGPIPE, SIG_IGN);
+	mallopt(M_ARENA_MAX,
+		2); /* an arena per thread would cost more than the threads themselves */
+	for (unsigned i = 0; i < ARRAY_LEN(levels); i++)
+		if (strcmp(c->log_level, levels[i]) == 0)
+			log_setup((enum log_level)i, -1);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+			log_msg(NULL, LOG_WARN, "cannot raise the limit of open files");
+	}
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
+		return err_sys(e, errno, "signals");
+	*ret_sigfd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	return *ret_sigfd < 0 ? err_sys(e, errno, "signalfd") : 0;
+}
+
+static int serve(struct daemon *d, const struct daemon_options *opts, int sigfd, struct err *e)
+{
+	auto_fd int listener = -1;
+	int rc;
+
+	if (open_parts(d, e) < 0)
+		return -1;
+	reclaim_leftovers(d);
+	if (listen_on(d->paths.socket, &listener, e) < 0)
+		return -1;
+	log_msg(NULL, LOG_INFO, "moat %s serves %s", MOAT_VERSION, d->paths.socket);
+	if (opts->ready_fd >= 0) {
+		if (write(opts->ready_fd, "ready\n", 6) != 6)
+			log_msg(NULL, LOG_WARN, "nobody waits for us");
+		close(opts->ready_fd);
+	}
+	rc = accept_loop(d, listener, sigfd, opts->leave_when_idle, e);
+	unlink(d->paths.socket); /* new clients start a new daemon, which waits for our locks */
+	drain(d);
+	log_msg(NULL, LOG_INFO, "ended");
+	return rc;
+}
+
+int daemon_main(const struct daemon_options *opts, struct err *e)
+{
+	auto_fd int runtime_lock = -1, state_lock = -1, sigfd = -1;
+	struct daemon d = {.stop_fd = -1, .started_ns = now_ns(), .idle_since_ns = now_ns()};
+	int rc = -1;
+
+	pthread_mutex_init(&d.mu, NULL);
+	d.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d.stop_fd < 0)
+		return err_sys(e, errno, "eventfd");
+	if (paths_load(&d.paths, e) == 0 && paths_make(&d.paths, e) == 0 &&
+		config_load(d.paths.config, &d.config, e) == 0 &&
+		set_up_process(&d.config, &sigfd, e) == 0 &&
+		lock_dir(d.paths.runtime, &runtime_lock, e) == 0 &&
+		lock_dir(d.paths.state, &state_lock, e) == 0)
+		rc = serve(&d, opts, sigfd, e);
+	close_parts(&d);
+	config_free(&d.config);
+	paths_free(&d.paths);
+	close(d.stop_fd);
+	return rc;
+}

@@ -1,0 +1,5 @@
+/* footprint.h - how much memory our QEMUs have really taken from the host. No state; any thread. */
+#pragma once
+
+/* Resident memory of all emulators below this process. */
+unsigned long long footprint_qemu_mb(void);

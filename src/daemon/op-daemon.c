@@ -1,0 +1,106 @@
+/* Operations on the daemon itself: doctor, gc, info, shutdown. */
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/removal.h"
+#include "daemon/request.h"
+#include "driver/accel.h"
+#include "util/json.h"
+#include "util/lock.h"
+
+struct checkup {
+	const char *driver;
+	json_t *checks;
+};
+
+static void add_check(void *arg, const struct check *c)
+{
+	static const char *const states[] = {"ok", "warn", "missing"};
+	struct checkup *up = arg;
+	json_t *j = json_pack("{s:s, s:s, s:s, s:o}", "driver", up->driver, "name", c->name,
+		"state", states[c->state], "detail", json_text(c->detail));
+
+	if (j && c->fix[0])
+		json_object_set_new(j, "fix", json_text(c->fix));
+	json_array_append_new(up->checks, j);
+}
+
+int handle_doctor(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_json json_t *checks = json_array();
+	struct checkup up = {.checks = checks};
+	const char *only = NULL;
+	struct driver *drv = rq->daemon->qemu;
+
+	if (json_get(rq->args, "args", e, "{s?s}", "driver", &only) < 0)
+		return -1;
+	if (only && strcmp(only, drv->ops->name) != 0)
+		return err_set(e, ERR_UNSUPPORTED, "this moat has no driver \"%s\"", only);
+	up.driver = drv->ops->name;
+	if (drv->ops->doctor(drv, &rq->op, add_check, &up, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:O}", "checks", checks);
+}
+
+static void add_line(void *arg, const char *text)
+{
+	json_array_append_new(arg, json_text(text));
+}
+
+int handle_gc(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_json json_t *lines = json_array();
+
+	if (json_get(rq->args, "args", e, "{}") < 0 ||
+		reclaim_run(rq->daemon, &rq->op, add_line, lines, e) < 0 ||
+		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:O}", "removed", lines);
+}
+
+static json_t *paths_to_json(const struct paths *p)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "runtime", p->runtime, "state", p->state,
+		"data", p->data, "cache", p->cache, "config", p->config, "socket", p->socket);
+}
+
+int handle_info(struct request *rq, json_t **ret, struct err *e)
+{
+	struct daemon *d = rq->daemon;
+	struct admission_figures f;
+	unsigned sessions, requests;
+	char why[128];
+	bool kvm = strcmp(d->config.accel, "tcg") != 0 && accel_kvm_works(why, sizeof(why));
+
+	if (json_get(rq->args, "args", e, "{}") < 0)
+		return -1;
+	admission_figures(d->admission, &f);
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		sessions = d->sessions;
+		requests = d->requests;
+	}
+	return json_make(ret, e, "{s:s, s:i, s:I, s:o, s:o, s:{s:I, s:I, s:I}, s:s, s:i, s:i, s:i}",
+		"version", MOAT_VERSION, "pid", (int)getpid(), "uptime",
+		(json_int_t)((now_ns() - d->started_ns) / 1000000000), "paths",
+		paths_to_json(&d->paths), "config", config_to_json(&d->config), "memory",
+		"total_mb", (json_int_t)f.total_mb, "available_mb", (json_int_t)f.available_mb,
+		"committed_mb", (json_int_t)f.promised_mb, "accelerator", kvm ? "kvm" : "tcg",
+		"sandboxes", (int)registry_count(d->registry), "connections", (int)sessions,
+		"operations", (int)requests);
+}
+
+int handle_shutdown(struct request *rq, json_t **ret, struct err *e)
+{
+	unsigned left = registry_count(rq->daemon->registry);
+	int force = 0;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s?b}", "force", &force) < 0)
+		return -1;
+	if (left && !force)
+		return err_set(
+			e, ERR_BUSY, "%u sandboxes are there; remove them, or use force", left);
+	daemon_stop(rq->daemon);
+	return 0;
+}

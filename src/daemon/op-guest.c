@@ -1,0 +1,328 @@
+/* Operations inside a VM: exec, read, write, list, mkdir, symlink. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "daemon/request.h"
+#include "proto/proto.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+#include "util/strv.h"
+
+enum { DEFAULT_CAPTURE = 10 * 1024 * 1024, LIST_MAX = PROTO_JSON_MAX - 65536 };
+
+/* A VM that an operation works in: the sandbox borrowed, the way in taken. */
+struct visit {
+	struct request *rq;
+	struct borrower b;
+	unsigned vm;
+	const char *user; /* the one asked for, else the VM's default */
+	struct guest *guest;
+};
+
+/* Which args every operation has. */
+struct where {
+	const char *sandbox, *vm, *user, *cwd, *path;
+};
+
+static int find_vm(struct sandbox *sb, const char *name, unsigned *ret, struct err *e)
+{
+	const struct vm_spec *vm = name ? spec_find_vm(sb->spec, name) : spec_default_vm(sb->spec);
+	char safe[80];
+
+	if (!vm) {
+		str_escape(name, strlen(name), safe, sizeof(safe));
+		return err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM \"%s\"", sb->id, safe);
+	}
+	*ret = (unsigned)(vm - sb->spec->vms);
+	return 0;
+}
+
+static int visit_begin(struct request *rq, const struct where *w, struct visit *v, struct err *e)
+{
+	struct registry *reg = rq->daemon->registry;
+	struct box_vm_info info;
+
+	*v = (struct visit){.rq = rq};
+	if (registry_borrow(reg, w->sandbox, &rq->op, &v->b, e) < 0)
+		return -1;
+	if (find_vm(v->b.sb, w->vm, &v->vm, e) < 0)
+		goto give_back;
+	v->b.sb->driver->ops->describe(v->b.box, v->vm, &info);
+	v->user = w->user ? w->user : info.user;
+	if (v->b.sb->driver->ops->guest_take(v->b.box, &rq->op, v->vm, &v->guest, e) == 0)
+		return 0;
+	registry_explain(reg, &v->b, e);
+give_back:
+	registry_return(reg, &v->b);
+	return -1;
+}
+
+/* rc is the operation's; passes it on. */
+static int visit_end(struct visit *v, int rc, struct err *e)
+{
+	struct registry *reg = v->rq->daemon->registry;
+
+	v->b.sb->driver->ops->guest_give(v->b.box, v->vm, v->guest);
+	if (rc < 0)
+		registry_explain(reg, &v->b, e);
+	registry_return(reg, &v->b);
+	return rc;
+}
+
+/* ---- exec ---- */
+
+struct exec_args {
+	struct where at;
+	json_t *argv, *env, *tty;
+	double timeout;
+	int capture;
+	json_int_t output_max;
+};
+
+static int add_strings(json_t *list, struct strv *ret, struct err *e)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		if (!json_is_string(one))
+			return err_set(e, ERR_INVALID, "argv[%zu]: not a string", i);
+		strv_add(ret, json_string_value(one));
+	}
+	return json_array_size(list) ? strv_check(ret, e) : err_set(e, ERR_INVALID, "argv: empty");
+}
+
+static int add_env(json_t *env, struct strv *ret, struct err *e)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(env, key, value)
+	{
+		if (!json_is_string(value) || !*key || strchr(key, '='))
+			return err_set(e, ERR_INVALID, "env.%.100s: not a variable", key);
+		strv_addf(ret, "%s=%s", key, json_string_value(value));
+	}
+	return json_object_size(env) ? strv_check(ret, e) : 0;
+}
+
+static int read_tty(json_t *tty, struct guest_exec *req, struct err *e)
+{
+	int rows, cols;
+
+	if (!tty || json_is_null(tty))
+		return 0;
+	if (json_get(tty, "tty", e, "{s:i, s:i}", "rows", &rows, "cols", &cols) < 0)
+		return -1;
+	if (rows < 1 || rows > 65535 || cols < 1 || cols > 65535)
+		return err_set(e, ERR_INVALID, "tty: rows and cols are between 1 and 65535");
+	req->tty = true;
+	req->rows = (uint16_t)rows;
+	req->cols = (uint16_t)cols;
+	return 0;
+}
+
+static int read_exec_args(struct request *rq, struct exec_args *a, struct err *e)
+{
+	*a = (struct exec_args){.output_max = DEFAULT_CAPTURE};
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:o, s?s, s?o, s?s, s?F, s?b, s?I, s?o}",
+		    "sandbox", &a->at.sandbox, "vm", &a->at.vm, "argv", &a->argv, "cwd", &a->at.cwd,
+		    "env", &a->env, "user", &a->at.user, "timeout", &a->timeout, "capture",
+		    &a->capture, "output_max", &a->output_max, "tty", &a->tty) < 0)
+		return -1;
+	if (!json_is_array(a->argv) || (a->env && !json_is_object(a->env)))
+		return err_set(
+			e, ERR_INVALID, "argv is a list of strings, env an object of strings");
+	if (a->output_max < 1 || a->timeout < 0)
+		return err_set(e, ERR_INVALID, "output_max and timeout are positive");
+	return 0;
+}
+
+static int exit_to_json(const struct guest_exit *end, json_t **ret, struct err *e)
+{
+	static const char *const stages[] = {NULL, "user", "cwd", "exec"};
+
+	if (json_make(ret, e, "{s:i, s:i, s:b, s:I, s:I}", "exit_code", end->code, "signal",
+		    end->signal, "timed_out", end->timed_out, "stdout_bytes",
+		    (json_int_t)end->stdout_bytes, "stderr_bytes",
+		    (json_int_t)end->stderr_bytes) < 0)
+		return -1;
+	if (end->stage != GUEST_RAN)
+		json_object_set_new(*ret, "failure",
+			json_pack("{s:s, s:i, s:o}", "stage", stages[end->stage], "errno", end->sys,
+				"message", json_text(end->message)));
+	return 0;
+}
+
+int handle_exec(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_strv struct strv argv = {0}, env = {0};
+	struct guest_io io = request_io(rq);
+	struct guest_exit end = {0};
+	struct guest_exec req = {0};
+	struct exec_args a;
+	struct visit v;
+
+	if (read_exec_args(rq, &a, e) < 0 || add_strings(a.argv, &argv, e) < 0 ||
+		add_env(a.env, &env, e) < 0 || read_tty(a.tty, &req, e) < 0)
+		return -1;
+	req.argv = (const char *const *)argv.v;
+	req.env = (const char *const *)env.v;
+	req.cwd = a.at.cwd;
+	req.timeout = a.timeout;
+	req.capture_max = a.capture ? (uint64_t)a.output_max : 0;
+	req.input = rq->input != INPUT_NONE;
+	if (visit_begin(rq, &a.at, &v, e) < 0)
+		return -1;
+	req.user = v.user;
+	if (visit_end(&v, guest_exec(v.guest, &rq->op, &req, &io, &end, e), e) < 0)
+		return -1;
+	return exit_to_json(&end, ret, e);
+}
+
+/* ---- files ---- */
+
+static struct guest_path path_in(const struct visit *v, const struct where *w)
+{
+	return (struct guest_path){.user = v->user, .cwd = w->cwd, .path = w->path};
+}
+
+int handle_read(struct request *rq, json_t **ret, struct err *e)
+{
+	struct guest_io io = request_io(rq);
+	struct guest_stat st = {0};
+	struct guest_path at;
+	struct where w = {0};
+	json_int_t max = 0;
+	struct visit v;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:s, s?s, s?s, s?I}", "sandbox", &w.sandbox,
+		    "vm", &w.vm, "path", &w.path, "cwd", &w.cwd, "user", &w.user, "max", &max) < 0)
+		return -1;
+	if (max < 0)
+		return err_set(e, ERR_INVALID, "max is negative");
+	if (visit_begin(rq, &w, &v, e) < 0)
+		return -1;
+	at = path_in(&v, &w);
+	if (visit_end(&v, guest_read(v.guest, &rq->op, &at, (uint64_t)max, &io, &st, e), e) < 0)
+		return -1;
+	return json_make(
+		ret, e, "{s:I, s:i}", "size", (json_int_t)st.size, "mode", (int)(st.mode & 07777));
+}
+
+int handle_write(struct request *rq, json_t **ret, struct err *e)
+{
+	struct guest_io io = request_io(rq);
+	struct guest_write req = {0};
+	struct guest_stat st = {0};
+	struct where w = {0};
+	int mode = 0, append = 0, parents = 1;
+	struct visit v;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:s, s?s, s?s, s?i, s?b, s?b}", "sandbox",
+		    &w.sandbox, "vm", &w.vm, "path", &w.path, "cwd", &w.cwd, "user", &w.user,
+		    "mode", &mode, "append", &append, "parents", &parents) < 0)
+		return -1;
+	if (mode < 0 || mode > 07777)
+		return err_set(e, ERR_INVALID, "mode is between 0 and 4095 (07777)");
+	if (rq->input == INPUT_NONE)
+		return err_set(e, ERR_INVALID, "write needs input");
+	if (visit_begin(rq, &w, &v, e) < 0)
+		return -1;
+	req = (struct guest_write){.at = path_in(&v, &w),
+		.mode = (uint32_t)mode,
+		.append = append,
+		.parents = parents};
+	if (visit_end(&v, guest_write(v.guest, &rq->op, &req, &io, &st, e), e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:I}", "size", (json_int_t)st.size);
+}
+
+struct listing {
+	json_t *entries;
+	size_t bytes; /* about as many as the answer will have */
+};
+
+static int add_entry(void *arg, const struct guest_entry *entry, struct err *e)
+{
+	struct listing *l = arg;
+	const char *type = S_ISREG(entry->mode)   ? "file"
+			   : S_ISDIR(entry->mode) ? "dir"
+			   : S_ISLNK(entry->mode) ? "link"
+						  : "other";
+	json_t *j = json_pack("{s:o, s:s, s:i, s:I, s:I}", "name", json_text(entry->name), "type",
+		type, "mode", (int)(entry->mode & 07777), "size", (json_int_t)entry->size, "mtime",
+		(json_int_t)entry->mtime);
+
+	if (!j)
+		return err_oom(e);
+	if (S_ISLNK(entry->mode))
+		json_object_set_new(j, "target", json_text(entry->target));
+	json_array_append_new(l->entries, j);
+	l->bytes += 100 + 4 * (strlen(entry->name) + strlen(entry->target));
+	if (l->bytes > LIST_MAX)
+		return err_set(e, ERR_LIMIT, "the directory has too many entries to list");
+	return 0;
+}
+
+/* sandbox, vm, path, cwd, user and nothing else. */
+static int read_where(struct request *rq, struct where *w, struct err *e)
+{
+	*w = (struct where){0};
+	return json_get(rq->args, "args", e, "{s:s, s?s, s:s, s?s, s?s}", "sandbox", &w->sandbox,
+		"vm", &w->vm, "path", &w->path, "cwd", &w->cwd, "user", &w->user);
+}
+
+int handle_list(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_json json_t *entries = json_array();
+	struct listing l = {.entries = entries};
+	struct guest_path at;
+	struct where w;
+	struct visit v;
+
+	if (read_where(rq, &w, e) < 0 || visit_begin(rq, &w, &v, e) < 0)
+		return -1;
+	at = path_in(&v, &w);
+	if (visit_end(&v, guest_list(v.guest, &rq->op, &at, add_entry, &l, e), e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:O}", "entries", entries);
+}
+
+int handle_mkdir(struct request *rq, json_t **ret, struct err *e)
+{
+	struct guest_path at;
+	struct where w = {0};
+	struct visit v;
+	int mode = 0;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:s, s?s, s?s, s?i}", "sandbox", &w.sandbox,
+		    "vm", &w.vm, "path", &w.path, "cwd", &w.cwd, "user", &w.user, "mode",
+		    &mode) < 0 ||
+		visit_begin(rq, &w, &v, e) < 0)
+		return -1;
+	at = path_in(&v, &w);
+	return visit_end(&v, guest_mkdir(v.guest, &rq->op, &at, (uint32_t)mode & 07777, e), e);
+}
+
+int handle_symlink(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *target;
+	struct guest_path at;
+	struct where w = {0};
+	struct visit v;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:s, s?s, s?s, s:s}", "sandbox", &w.sandbox,
+		    "vm", &w.vm, "path", &w.path, "cwd", &w.cwd, "user", &w.user, "target",
+		    &target) < 0 ||
+		visit_begin(rq, &w, &v, e) < 0)
+		return -1;
+	at = path_in(&v, &w);
+	return visit_end(&v, guest_symlink(v.guest, &rq->op, &at, target, e), e);
+}

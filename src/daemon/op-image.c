@@ -1,0 +1,78 @@
+/* Operations on images. */
+#include "daemon/request.h"
+#include "util/json.h"
+
+static json_t *image_to_json(const struct image *img)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:s}", "name",
+		img->name, "digest", img->digest, "description", img->description, "arch",
+		img->arch, "user", img->user ? img->user : "root", "size", (json_int_t)img->size,
+		"created", (json_int_t)img->created, "kernel", img->kernel != NULL, "disk",
+		img->disk != NULL, "firmware", img->firmware, "os_type", img->os_type, "dir",
+		img->dir);
+}
+
+static int give_image(const struct image *img, json_t **ret, struct err *e)
+{
+	*ret = image_to_json(img);
+	return *ret ? 0 : err_oom(e);
+}
+
+int handle_image_ls(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_image_list struct image_list list = {0};
+	auto_json json_t *all = json_array();
+
+	if (json_get(rq->args, "args", e, "{}") < 0 || store_list(rq->daemon->store, &list, e) < 0)
+		return -1;
+	for (size_t i = 0; i < list.n; i++)
+		json_array_append_new(all, image_to_json(list.items[i]));
+	return json_make(ret, e, "{s:O}", "images", all);
+}
+
+int handle_image_inspect(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_image struct image *img = NULL;
+	const char *ref;
+
+	if (json_get(rq->args, "args", e, "{s:s}", "image", &ref) < 0 ||
+		store_find(rq->daemon->store, ref, &img, e) < 0)
+		return -1;
+	return give_image(img, ret, e);
+}
+
+int handle_image_build(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_image struct image *img = NULL;
+	const char *name;
+	int rebuild = 0;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?b}", "image", &name, "rebuild", &rebuild) < 0 ||
+		store_build(rq->daemon->store, &rq->op, name, rebuild, &img, e) < 0)
+		return -1;
+	return give_image(img, ret, e);
+}
+
+int handle_image_import(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_image struct image *img = NULL;
+	struct import_req req = {0};
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s?s, s?s, s?s}", "path", &req.path, "name",
+		    &req.name, "user", &req.user, "os_type", &req.os_type, "firmware",
+		    &req.firmware) < 0 ||
+		store_import(rq->daemon->store, &rq->op, &req, &img, e) < 0)
+		return -1;
+	return give_image(img, ret, e);
+}
+
+int handle_image_rm(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *ref;
+	uint64_t freed;
+
+	if (json_get(rq->args, "args", e, "{s:s}", "image", &ref) < 0 ||
+		store_remove(rq->daemon->store, ref, &freed, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:I}", "freed", (json_int_t)freed);
+}

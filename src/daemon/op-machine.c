@@ -1,0 +1,128 @@
+/* Operations on a VM from outside its guest: screenshot, logs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/request.h"
+#include "guest/wire.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+#define FOLLOW_PAUSE 0.2 /* seconds; a log file cannot be waited on */
+
+static int borrow_vm(struct request *rq, const char *sandbox, const char *name, struct borrower *b,
+	unsigned *ret_vm, struct err *e)
+{
+	const struct vm_spec *vm;
+
+	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
+		return -1;
+	vm = name ? spec_find_vm(b->sb->spec, name) : spec_default_vm(b->sb->spec);
+	if (!vm) {
+		err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM of that name", b->sb->id);
+		registry_return(rq->daemon->registry, b);
+		return -1;
+	}
+	*ret_vm = (unsigned)(vm - b->sb->spec->vms);
+	return 0;
+}
+
+int handle_screenshot(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *sandbox, *name = NULL;
+	auto_buf struct buf png = {0};
+	struct borrower b;
+	unsigned vm;
+	int rc;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s}", "sandbox", &sandbox, "vm", &name) < 0 ||
+		borrow_vm(rq, sandbox, name, &b, &vm, e) < 0)
+		return -1;
+	if (b.sb->driver->ops->screenshot)
+		rc = b.sb->driver->ops->screenshot(b.box, &rq->op, vm, &png, e);
+	else
+		rc = err_set(e, ERR_UNSUPPORTED, "the %s driver takes no screenshots",
+			b.sb->driver->ops->name);
+	registry_return(rq->daemon->registry, &b);
+	if (rc < 0 || request_output(rq, WIRE_BODY, buf_bytes(&png), e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:I}", "size", (json_int_t)png.len);
+}
+
+/* Sends what is there; 1 if it was something. */
+static int send_more(struct request *rq, int fd, struct err *e)
+{
+	uint8_t piece[16384];
+	ssize_t n = read(fd, piece, sizeof(piece));
+
+	if (n < 0)
+		return err_sys(e, errno, "log");
+	if (n > 0 && request_output(rq, WIRE_BODY, (struct bytes){piece, (size_t)n}, e) < 0)
+		return -1;
+	return n > 0;
+}
+
+/* The log began anew under the same name. */
+static bool replaced(int fd, const char *path)
+{
+	struct stat open_one, named;
+
+	return fstat(fd, &open_one) == 0 && stat(path, &named) == 0 &&
+	       open_one.st_ino != named.st_ino;
+}
+
+static int send_log(struct request *rq, const char *path, bool follow, struct err *e)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "%s", path);
+	for (;;) {
+		int sent = send_more(rq, fd, e);
+
+		if (sent < 0 || op_check(&rq->op, e) < 0)
+			return -1;
+		if (sent)
+			continue;
+		if (!follow)
+			return 0;
+		if (replaced(fd, path)) {
+			close(fd);
+			fd = open(path, O_RDONLY | O_CLOEXEC);
+			if (fd < 0)
+				return err_sys(e, errno, "%s", path);
+			continue;
+		}
+		if (op_pause(&rq->op, FOLLOW_PAUSE, e) < 0)
+			return -1;
+	}
+}
+
+int handle_logs(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *sandbox, *name = NULL, *kind = "console";
+	auto_free char *path = NULL;
+	struct borrower b;
+	int follow = 0, rc;
+	unsigned vm;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s?s, s?b}", "sandbox", &sandbox, "vm", &name,
+		    "kind", &kind, "follow", &follow) < 0)
+		return -1;
+	if (strcmp(kind, "console") != 0 && strcmp(kind, "qemu") != 0)
+		return err_set(e, ERR_INVALID, "kind is \"console\" or \"qemu\"");
+	if (borrow_vm(rq, sandbox, name, &b, &vm, e) < 0)
+		return -1;
+	rc = b.sb->driver->ops->log_path(
+		b.box, vm, strcmp(kind, "qemu") == 0 ? BOX_LOG_BACKEND : BOX_LOG_CONSOLE, &path, e);
+	/* Borrowed while following, so that the removal of the sandbox ends the stream. */
+	if (rc == 0)
+		rc = send_log(rq, path, follow, e);
+	if (rc < 0)
+		registry_explain(rq->daemon->registry, &b, e);
+	registry_return(rq->daemon->registry, &b);
+	return rc;
+}

@@ -1,0 +1,281 @@
+/* Operations on sandboxes as a whole: up, validate, ls, rm, detach, snapshot, restore. */
+#include <string.h>
+
+#include "daemon/removal.h"
+#include "daemon/request.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/log.h"
+
+static int check_labels(json_t *labels, struct err *e)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(labels))
+		return err_set(e, ERR_INVALID, "labels: not an object");
+	json_object_foreach(labels, key, value)
+	{
+		if (!json_is_string(value))
+			return err_set(e, ERR_INVALID, "labels.%s: not a string", key);
+	}
+	return 0;
+}
+
+/* Everything that can be refused before anything is made. */
+static int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret,
+	struct driver **ret_driver, struct err *e)
+{
+	auto_spec struct sandbox_spec *spec = NULL;
+
+	if (spec_parse(j, &spec, e) < 0 ||
+		daemon_driver(rq->daemon, spec->driver, ret_driver, e) < 0 ||
+		(*ret_driver)->ops->validate(*ret_driver, spec, e) < 0)
+		return -1;
+	*ret = take_ptr(&spec);
+	return 0;
+}
+
+int handle_validate(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_spec struct sandbox_spec *spec = NULL;
+	struct driver *drv;
+	json_t *j;
+
+	if (json_get(rq->args, "args", e, "{s:o}", "spec", &j) < 0 ||
+		read_spec(rq, j, &spec, &drv, e) < 0)
+		return -1;
+	return spec_to_json(spec, ret, e) < 0 ? -1 : json_make(ret, e, "{s:o}", "spec", *ret);
+}
+
+static int journal_new_sandbox(struct daemon *d, const struct sandbox *sb, struct err *e)
+{
+	auto_json json_t *spec = NULL;
+	auto_free char *labels_text = NULL, *spec_text = NULL;
+	struct journal_sandbox row = {
+		.id = sb->id, .driver = sb->driver->ops->name, .created = sb->created};
+
+	if (spec_to_json(sb->spec, &spec, e) < 0 || json_to_str(spec, &spec_text, e) < 0 ||
+		json_to_str(sb->labels, &labels_text, e) < 0)
+		return -1;
+	row.labels = labels_text;
+	row.spec = spec_text;
+	return journal_sandbox_add(d->journal, &row, e);
+}
+
+/* The sandbox has been admitted and registered: make it, or leave nothing. */
+static int make_box(struct request *rq, struct sandbox *sb, bool detach, struct err *e)
+{
+	struct daemon *d = rq->daemon;
+	struct op cleanup = op_for_cleanup(60);
+	struct box *box;
+	struct err undo;
+
+	if (journal_new_sandbox(d, sb, e) < 0)
+		return -1;
+	if (sb->driver->ops->create(sb->driver, &rq->op, sb->id, sb->spec, &box, e) < 0) {
+		if (journal_sandbox_remove_if_empty(d->journal, sb->id, &undo) < 0)
+			log_err(&rq->op, LOG_ERROR, &undo, "cannot forget %s", sb->id);
+		return -1;
+	}
+	if (registry_running(d->registry, sb, box, detach, e) < 0) {
+		if (sb->driver->ops->destroy(sb->driver, &cleanup, box, &undo) < 0)
+			log_err(&rq->op, LOG_ERROR, &undo, "cannot remove %s", sb->id);
+		return -1;
+	}
+	return 0;
+}
+
+static int add_and_make(struct request *rq, struct sandbox_spec *spec, struct driver *drv,
+	json_t *labels, bool detach, json_t **ret, struct err *e)
+{
+	struct daemon *d = rq->daemon;
+	struct sandbox_new req = {.driver = drv,
+		.spec = spec,
+		.labels = json_incref(labels),
+		.lease = rq->session->lease,
+		.owner_pid = rq->session->peer_pid,
+		.maker = &rq->op};
+	struct borrower b;
+	struct sandbox *sb;
+	int rc;
+
+	if (registry_add(d->registry, &req, &sb, e) < 0) {
+		json_decref(req.labels);
+		spec_free(spec);
+		return -1;
+	}
+	log_msg(&rq->op, LOG_INFO, "making sandbox %s for process %d", sb->id,
+		rq->session->peer_pid);
+	if (make_box(rq, sb, detach, e) < 0) {
+		log_err(&rq->op, LOG_WARN, e, "sandbox %s was not made", sb->id);
+		registry_forget(d->registry, sb);
+		return -1;
+	}
+	log_msg(&rq->op, LOG_INFO, "sandbox %s is up", sb->id);
+	/* Borrowed for the answer: somebody may remove it at this very moment. */
+	rc = registry_borrow(d->registry, sb->id, &rq->op, &b, e);
+	if (rc == 0) {
+		rc = json_make(ret, e, "{s:s, s:o}", "sandbox", sb->id, "vms",
+			sandbox_vms_to_json(sb, b.box));
+		registry_return(d->registry, &b);
+	}
+	registry_unref(d->registry, sb);
+	return rc;
+}
+
+int handle_up(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_spec struct sandbox_spec *spec = NULL;
+	auto_json json_t *none = json_object();
+	json_t *j, *labels = none;
+	struct driver *drv;
+	int detach = 0, wait = 1;
+	unsigned ram_mb;
+
+	if (json_get(rq->args, "args", e, "{s:o, s?o, s?b, s?b}", "spec", &j, "labels", &labels,
+		    "detach", &detach, "wait", &wait) < 0)
+		return -1;
+	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &drv, e) < 0)
+		return -1;
+	ram_mb = spec_total_ram(spec);
+	if (admission_enter(rq->daemon->admission, &rq->op, ram_mb, wait, e) < 0)
+		return -1;
+	if (add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e) < 0) {
+		admission_leave(rq->daemon->admission, ram_mb);
+		return -1;
+	}
+	return 0;
+}
+
+int handle_ls(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *id = NULL;
+	json_t *all;
+
+	if (json_get(rq->args, "args", e, "{s?s}", "sandbox", &id) < 0 ||
+		registry_to_json(rq->daemon->registry, id, &all, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:o}", "sandboxes", all);
+}
+
+/* ---- rm ---- */
+
+struct choice {
+	json_t *ids;    /* array of full ids, or NULL */
+	json_t *labels; /* object, or NULL */
+	bool all;
+};
+
+static bool chosen(const struct sandbox *sb, void *arg)
+{
+	const struct choice *c = arg;
+	const char *key;
+	json_t *value;
+	size_t i;
+
+	if (c->all)
+		return true;
+	json_array_foreach(c->ids, i, value)
+	{
+		if (strcmp(json_string_value(value), sb->id) == 0)
+			return true;
+	}
+	if (!c->labels || json_object_size(c->labels) == 0)
+		return false;
+	json_object_foreach(c->labels, key, value)
+	{
+		if (!json_equal(json_object_get(sb->labels, key), value))
+			return false;
+	}
+	return true;
+}
+
+/* Prefixes become ids first, so that a wrong one is an error before anything is removed. */
+static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_ids, struct err *e)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(prefixes, i, one)
+	{
+		char id[16];
+
+		if (!json_is_string(one))
+			return err_set(e, ERR_INVALID, "sandboxes[%zu]: not a string", i);
+		if (registry_resolve(d->registry, json_string_value(one), id, e) < 0)
+			return -1;
+		json_array_append_new(ret_ids, json_string(id));
+	}
+	return 0;
+}
+
+static void removed(void *arg, const char *id)
+{
+	json_array_append_new(arg, json_string(id));
+}
+
+int handle_rm(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_json json_t *ids = json_array(), *gone = json_array();
+	json_t *prefixes = NULL;
+	struct choice choice = {.ids = ids};
+	int all = 0;
+	unsigned failed;
+
+	if (json_get(rq->args, "args", e, "{s?o, s?b, s?o}", "sandboxes", &prefixes, "all", &all,
+		    "labels", &choice.labels) < 0)
+		return -1;
+	choice.all = all;
+	if (resolve_all(rq->daemon, prefixes, ids, e) < 0)
+		return -1;
+	failed = removal_run(rq->daemon, chosen, &choice, removed, gone);
+	if (failed)
+		return err_set(e, ERR_BACKEND,
+			"%u sandboxes could not be removed; see the daemon's log, then moat gc",
+			failed);
+	return json_make(ret, e, "{s:O}", "removed", gone);
+}
+
+int handle_detach(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *id;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s:s}", "sandbox", &id) < 0)
+		return -1;
+	return registry_detach(rq->daemon->registry, id, e);
+}
+
+/* ---- snapshots ---- */
+
+static int snapshot_or_restore(struct request *rq, bool restore, struct err *e)
+{
+	const char *id, *name;
+	const struct driver_ops *ops;
+	struct borrower b;
+	int rc;
+
+	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", &name) < 0 ||
+		registry_borrow(rq->daemon->registry, id, &rq->op, &b, e) < 0)
+		return -1;
+	ops = b.sb->driver->ops;
+	if (!ops->snapshot)
+		rc = err_set(e, ERR_UNSUPPORTED, "the %s driver has no snapshots", ops->name);
+	else
+		rc = (restore ? ops->restore : ops->snapshot)(b.box, &rq->op, name, e);
+	registry_return(rq->daemon->registry, &b);
+	return rc;
+}
+
+int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
+{
+	(void)ret;
+	return snapshot_or_restore(rq, false, e);
+}
+
+int handle_restore(struct request *rq, json_t **ret, struct err *e)
+{
+	(void)ret;
+	return snapshot_or_restore(rq, true, e);
+}

@@ -1,0 +1,356 @@
+#include "daemon/registry.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+enum { ID_BYTES = 5, PREFIX_MIN = 4 };
+
+struct registry {
+	pthread_mutex_t mu;
+	struct sandbox *first;
+};
+
+static const char *const state_names[] = {"creating", "running", "removing"};
+
+int registry_new(struct registry **ret, struct err *e)
+{
+	struct registry *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return err_oom(e);
+	pthread_mutex_init(&r->mu, NULL);
+	*ret = r;
+	return 0;
+}
+
+static void sandbox_free(struct sandbox *sb)
+{
+	spec_free(sb->spec);
+	json_decref(sb->labels);
+	if (sb->idle_fd >= 0)
+		close(sb->idle_fd);
+	free(sb);
+}
+
+void registry_free(struct registry *r)
+{
+	if (!r)
+		return;
+	while (r->first) {
+		struct sandbox *sb = r->first;
+
+		r->first = sb->next;
+		sandbox_free(sb);
+	}
+	pthread_mutex_destroy(&r->mu);
+	free(r);
+}
+
+static void unref_locked(struct sandbox *sb)
+{
+	if (--sb->refs == 0)
+		sandbox_free(sb);
+}
+
+unsigned spec_total_ram(const struct sandbox_spec *spec)
+{
+	unsigned long long sum = 0;
+
+	for (size_t i = 0; i < spec->n_vms; i++)
+		sum += spec->vms[i].ram_mb;
+	return sum > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)sum;
+}
+
+int registry_add(
+	struct registry *r, const struct sandbox_new *req, struct sandbox **ret, struct err *e)
+{
+	struct sandbox *sb = calloc(1, sizeof(*sb));
+	uint8_t random[ID_BYTES];
+
+	if (!sb)
+		return err_oom(e);
+	sb->idle_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (sb->idle_fd < 0 || getrandom(random, sizeof(random), 0) != sizeof(random)) {
+		free(sb);
+		return err_sys(e, errno, "new sandbox");
+	}
+	str_hex(random, sizeof(random), sb->id);
+	sb->driver = req->driver;
+	sb->spec = req->spec;
+	sb->labels = req->labels;
+	sb->lease = req->lease;
+	sb->owner_pid = req->owner_pid;
+	sb->maker = req->maker;
+	sb->created = time(NULL);
+	sb->ram_mb = spec_total_ram(req->spec);
+	sb->refs = 2; /* the list's and the caller's */
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+		sb->next = r->first;
+		r->first = sb;
+	}
+	*ret = sb;
+	return 0;
+}
+
+int registry_running(
+	struct registry *r, struct sandbox *sb, struct box *box, bool detach, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	if (sb->state != SANDBOX_CREATING)
+		return err_set(
+			e, ERR_CANCELLED, "sandbox %s was removed while it was made", sb->id);
+	sb->state = SANDBOX_RUNNING;
+	sb->maker = NULL;
+	sb->box = box;
+	if (detach)
+		sb->lease = 0;
+	return 0;
+}
+
+static int find_locked(struct registry *r, const char *id, struct sandbox **ret, struct err *e)
+{
+	struct sandbox *found = NULL;
+	size_t len = strlen(id);
+	char safe[64];
+
+	str_escape(id, len, safe, sizeof(safe));
+	for (struct sandbox *sb = r->first; sb; sb = sb->next) {
+		if (strcmp(sb->id, id) == 0) {
+			*ret = sb;
+			return 0;
+		}
+		if (len >= PREFIX_MIN && strncmp(sb->id, id, len) == 0) {
+			if (found)
+				return err_set(
+					e, ERR_INVALID, "several sandboxes begin with %s", safe);
+			found = sb;
+		}
+	}
+	if (!found)
+		return err_set(e, ERR_NOT_FOUND, "no sandbox %s", safe);
+	*ret = found;
+	return 0;
+}
+
+int registry_borrow(
+	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	struct sandbox *sb;
+
+	if (find_locked(r, id, &sb, e) < 0)
+		return -1;
+	if (sb->state != SANDBOX_RUNNING)
+		return err_set(
+			e, ERR_UNAVAILABLE, "sandbox %s is %s", sb->id, state_names[sb->state]);
+	*ret = (struct borrower){.sb = sb, .box = sb->box, .op = op, .next = sb->borrowers};
+	sb->borrowers = ret;
+	sb->refs++;
+	return 0;
+}
+
+void registry_return(struct registry *r, struct borrower *b)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	struct sandbox *sb = b->sb;
+	uint64_t one = 1;
+
+	for (struct borrower **at = &sb->borrowers; *at; at = &(*at)->next)
+		if (*at == b) {
+			*at = b->next;
+			break;
+		}
+	if (!sb->borrowers && write(sb->idle_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd with room: cannot fail */
+	unref_locked(sb);
+}
+
+int registry_detach(struct registry *r, const char *id, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	struct sandbox *sb;
+
+	if (find_locked(r, id, &sb, e) < 0)
+		return -1;
+	sb->lease = 0;
+	return 0;
+}
+
+struct sandbox *registry_start_removal(
+	struct registry *r, sandbox_filter fits, void *arg, struct box **ret_box)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next) {
+		/* One that is being made is removed by its maker, whose operation the caller
+		 * cancels. */
+		if (sb->state != SANDBOX_RUNNING || !fits(sb, arg))
+			continue;
+		sb->state = SANDBOX_REMOVING;
+		sb->refs++;
+		*ret_box = take_ptr(&sb->box);
+		for (struct borrower *b = sb->borrowers; b; b = b->next) {
+			b->sandbox_gone = true;
+			op_cancel(b->op);
+		}
+		return sb;
+	}
+	return NULL;
+}
+
+unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *arg)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	unsigned n = 0;
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (sb->state == SANDBOX_CREATING && fits(sb, arg)) {
+			op_cancel(sb->maker);
+			n++;
+		}
+	return n;
+}
+
+int registry_wait_idle(struct registry *r, struct sandbox *sb, const struct op *op, struct err *e)
+{
+	uint64_t count;
+
+	for (;;) {
+		{
+			auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+			if (!sb->borrowers)
+				return 0;
+			if (read(sb->idle_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+				return err_sys(e, errno, "eventfd");
+		}
+		if (op_wait_fd(op, sb->idle_fd, POLLIN, e) < 0)
+			return -1;
+	}
+}
+
+void registry_forget(struct registry *r, struct sandbox *sb)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	for (struct sandbox **at = &r->first; *at; at = &(*at)->next)
+		if (*at == sb) {
+			*at = sb->next;
+			unref_locked(sb);
+			break;
+		}
+	unref_locked(sb);
+}
+
+void registry_unref(struct registry *r, struct sandbox *sb)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	unref_locked(sb);
+}
+
+int registry_explain(struct registry *r, const struct borrower *b, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	if (b->sandbox_gone && e->kind == ERR_CANCELLED)
+		err_set(e, ERR_UNAVAILABLE, "sandbox %s was removed", b->sb->id);
+	return -1;
+}
+
+int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	struct sandbox *sb;
+
+	if (find_locked(r, prefix, &sb, e) < 0)
+		return -1;
+	memcpy(ret_id, sb->id, sizeof(sb->id));
+	return 0;
+}
+
+bool registry_has(struct registry *r, const char *id)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (strcmp(sb->id, id) == 0)
+			return true;
+	return false;
+}
+
+unsigned registry_count(struct registry *r)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	unsigned n = 0;
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		n++;
+	return n;
+}
+
+static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
+{
+	static const char *const states[] = {"starting", "running", "dead"};
+	const struct vm_spec *vm = &sb->spec->vms[i];
+	struct box_vm_info info = {.image = "", .user = "", .accelerator = "", .way = ""};
+	json_t *j;
+
+	if (box)
+		sb->driver->ops->describe(box, i, &info);
+	j = json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:i, s:i, s:i, s:s, s:s}", "name", vm->name,
+		"state", states[info.state], "sandbox", vm->is_sandbox, "default",
+		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
+		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
+		info.accelerator, "way", info.way);
+	if (j && info.error[0])
+		json_object_set_new(j, "error", json_text(info.error));
+	return j;
+}
+
+json_t *sandbox_vms_to_json(struct sandbox *sb, struct box *box)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; all && i < sb->spec->n_vms; i++)
+		json_array_append_new(all, vm_to_json(sb, box, i));
+	return all;
+}
+
+/* A VM's own lock is a leaf below ours: the one place where two are held, always in this order. */
+static json_t *sandbox_to_json_locked(struct sandbox *sb)
+{
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:i, s:O, s:o}", "id", sb->id, "driver",
+		sb->driver->ops->name, "state", state_names[sb->state], "created",
+		(json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created), "detached",
+		sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
+		sandbox_vms_to_json(sb, sb->box));
+}
+
+int registry_to_json(struct registry *r, const char *id, json_t **ret, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_json json_t *all = json_array();
+	struct sandbox *one = NULL;
+
+	if (id && find_locked(r, id, &one, e) < 0)
+		return -1;
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (!one || sb == one)
+			json_array_insert_new(all, 0, sandbox_to_json_locked(sb));
+	*ret = json_incref(all);
+	return 0;
+}

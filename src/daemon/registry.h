@@ -1,0 +1,107 @@
+/*
+ * registry.h - the sandboxes that exist. One lock, held over memory only.
+ *
+ * A sandbox leaves the registry when it has been removed. Operations borrow it in between:
+ * registry_borrow fails once removal has begun, and removal first cancels those who have it
+ * borrowed and waits for them.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver/driver.h"
+
+enum sandbox_state { SANDBOX_CREATING, SANDBOX_RUNNING, SANDBOX_REMOVING };
+
+struct sandbox {
+	/* fixed at its making */
+	char id[16];
+	struct driver *driver;
+	struct sandbox_spec *spec;
+	json_t *labels;  /* object of strings; never changed */
+	int64_t created; /* unix seconds */
+	int owner_pid;   /* the client's process, for people */
+	unsigned ram_mb; /* promised */
+
+	/* under the registry's lock */
+	enum sandbox_state state;
+	uint64_t lease; /* the session it belongs to; 0: detached */
+	struct box *box;
+	unsigned refs;
+	struct borrower *borrowers;
+	struct op *maker; /* the operation that makes it, while CREATING */
+	int idle_fd;      /* eventfd: rung when the last borrower has gone */
+	struct sandbox *next;
+};
+
+/* On the borrowing operation's stack. */
+struct borrower {
+	struct sandbox *sb;
+	struct box *box;
+	struct op *op;
+	bool sandbox_gone; /* op was cancelled because the sandbox is being removed */
+	struct borrower *next;
+};
+
+struct registry;
+
+int registry_new(struct registry **ret, struct err *e);
+void registry_free(struct registry *r); /* NULL is fine */
+
+/* Takes spec and labels. The sandbox is CREATING and holds one reference for the caller. */
+struct sandbox_new {
+	struct driver *driver;
+	struct sandbox_spec *spec;
+	json_t *labels;
+	uint64_t lease;
+	int owner_pid;
+	struct op *maker;
+};
+int registry_add(
+	struct registry *r, const struct sandbox_new *req, struct sandbox **ret, struct err *e);
+/* CREATING to RUNNING. If removal has begun meanwhile, the box is the caller's to destroy
+ * (ERR_CANCELLED). */
+int registry_running(
+	struct registry *r, struct sandbox *sb, struct box *box, bool detach, struct err *e);
+
+/* By id or unique prefix (at least 4 characters). Only while it runs; otherwise an error that says
+ * what it does. */
+int registry_borrow(
+	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e);
+void registry_return(struct registry *r, struct borrower *b);
+/* What an operation that failed should say: that its sandbox was removed, if that is why it was
+ * cancelled. Returns -1. */
+int registry_explain(struct registry *r, const struct borrower *b, struct err *e);
+
+int registry_detach(struct registry *r, const char *id, struct err *e);
+
+/* Chooses sandboxes to remove; true takes it. Called under the lock: look, do not touch. */
+typedef bool (*sandbox_filter)(const struct sandbox *sb, void *arg);
+/*
+ * Marks the first sandbox that fits as REMOVING, cancels its borrowers, and returns it with a
+ * reference and its box taken out; NULL when none is left. The caller waits for the borrowers
+ * (registry_wait_idle), destroys the box and calls registry_forget.
+ */
+struct sandbox *registry_start_removal(
+	struct registry *r, sandbox_filter fits, void *arg, struct box **ret_box);
+/* Cancels the making of those that fit; their makers remove them. How many there are. */
+unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *arg);
+int registry_wait_idle(struct registry *r, struct sandbox *sb, const struct op *op, struct err *e);
+/* Takes it off the list and drops the caller's reference. */
+void registry_forget(struct registry *r, struct sandbox *sb);
+/* Drops the reference that registry_add gave. */
+void registry_unref(struct registry *r, struct sandbox *sb);
+
+/* All VMs together, in MB. */
+unsigned spec_total_ram(const struct sandbox_spec *spec);
+
+/* The id that a prefix stands for. */
+int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e);
+bool registry_has(struct registry *r, const char *id);
+unsigned registry_count(struct registry *r);
+/* SANDBOX objects of the protocol; of one (id) or all (NULL). */
+int registry_to_json(struct registry *r, const char *id, json_t **ret, struct err *e);
+/* VM objects of one sandbox. */
+json_t *sandbox_vms_to_json(struct sandbox *sb, struct box *box);

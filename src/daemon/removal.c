@@ -1,0 +1,160 @@
+#include "daemon/removal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/log.h"
+#include "util/str.h"
+#include "util/strv.h"
+
+#define REMOVAL_SECONDS 60.0
+#define LOOK_AGAIN      0.02
+
+static int remove_one(struct daemon *d, struct sandbox *sb, struct box *box, struct err *e)
+{
+	struct op op = op_for_cleanup(REMOVAL_SECONDS);
+
+	if (registry_wait_idle(d->registry, sb, &op, e) < 0) {
+		/* Somebody is stuck inside; the box must not be pulled from under them. */
+		return err_wrap(e, "waiting for operations in %s", sb->id);
+	}
+	if (box && sb->driver->ops->destroy(sb->driver, &op, box, e) < 0)
+		return -1;
+	return 0;
+}
+
+/* The making of a sandbox is ended by its maker; there is nothing to wait on but its absence. */
+static void wait_for_makers(struct daemon *d, sandbox_filter fits, void *arg)
+{
+	struct op op = op_for_cleanup(REMOVAL_SECONDS);
+	struct err e;
+
+	while (registry_cancel_making(d->registry, fits, arg))
+		if (op_pause(&op, LOOK_AGAIN, &e) < 0)
+			return;
+}
+
+unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg,
+	void (*said)(void *arg, const char *id), void *said_arg)
+{
+	struct sandbox *sb;
+	struct box *box = NULL;
+	unsigned failed = 0;
+	struct err e;
+
+	wait_for_makers(d, fits, arg);
+	while ((sb = registry_start_removal(d->registry, fits, arg, &box))) {
+		unsigned ram_mb = sb->ram_mb;
+
+		if (remove_one(d, sb, box, &e) < 0) {
+			log_err(NULL, LOG_ERROR, &e, "cannot remove sandbox %s", sb->id);
+			failed++;
+		} else if (said) {
+			said(said_arg, sb->id);
+		}
+		/* What did not go is in the journal, where gc finds it; the registry's job is done.
+		 */
+		registry_forget(d->registry, sb);
+		admission_leave(d->admission, ram_mb);
+	}
+	return failed;
+}
+
+struct reclaim {
+	struct daemon *d;
+	const struct op *op;
+	void (*said)(void *arg, const char *text);
+	void *said_arg;
+	struct strv sandboxes; /* ids whose rows are done with */
+	bool failed;
+	struct err first;
+};
+
+static void note_failure(struct reclaim *r, const struct err *e)
+{
+	log_err(r->op, LOG_ERROR, e, "cannot reclaim");
+	if (!r->failed)
+		r->first = *e;
+	r->failed = true;
+}
+
+static struct driver *driver_by_name(struct daemon *d, const char *name)
+{
+	return strcmp(name, d->qemu->ops->name) == 0 ? d->qemu : NULL;
+}
+
+static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e)
+{
+	struct reclaim *r = arg;
+	struct driver *drv = driver_by_name(r->d, t->driver);
+	auto_free char *text = NULL;
+
+	if (registry_has(r->d->registry, t->sandbox))
+		return 0;
+	if (!drv) {
+		err_set(e, ERR_UNSUPPORTED, "this moat has no driver \"%s\" to remove %s %s",
+			t->driver, t->kind, t->ref);
+		note_failure(r, e);
+		return 0;
+	}
+	if (drv->ops->reclaim(drv, r->op, t, e) < 0 || journal_gone(r->d->journal, t->row, e) < 0) {
+		note_failure(r, e);
+		return 0;
+	}
+	if (str_printf(&text, e, "%s of sandbox %s: %s", t->kind, t->sandbox, t->ref) < 0)
+		return -1;
+	log_msg(r->op, LOG_INFO, "reclaimed %s", text);
+	r->said(r->said_arg, text);
+	return 0;
+}
+
+static int list_sandbox(void *arg, const struct journal_sandbox *sb, struct err *e)
+{
+	struct reclaim *r = arg;
+
+	(void)e;
+	if (!registry_has(r->d->registry, sb->id))
+		strv_add(&r->sandboxes, sb->id);
+	return 0;
+}
+
+static bool known_sandbox(void *arg, const char *id)
+{
+	return registry_has(((struct reclaim *)arg)->d->registry, id);
+}
+
+static void swept(void *arg, const char *what)
+{
+	struct reclaim *r = arg;
+
+	log_msg(r->op, LOG_INFO, "removed %s, which no journal knew", what);
+	r->said(r->said_arg, what);
+}
+
+int reclaim_run(struct daemon *d, const struct op *op, void (*said)(void *arg, const char *text),
+	void *said_arg, struct err *e)
+{
+	struct reclaim r = {.d = d, .op = op, .said = said, .said_arg = said_arg};
+	int rc = -1;
+
+	if (journal_each_thing(d->journal, NULL, reclaim_thing, &r, e) < 0)
+		goto out;
+	if (!r.failed) {
+		if (journal_each_sandbox(d->journal, list_sandbox, &r, e) < 0)
+			goto out;
+		for (size_t i = 0; i < r.sandboxes.n; i++)
+			if (journal_sandbox_remove(d->journal, r.sandboxes.v[i], e) < 0)
+				goto out;
+	}
+	if (d->qemu->ops->sweep(d->qemu, op, known_sandbox, swept, &r, e) < 0)
+		goto out;
+	if (r.failed)
+		*e = r.first;
+	rc = r.failed ? -1 : 0;
+out:
+	strv_free(&r.sandboxes);
+	return rc;
+}

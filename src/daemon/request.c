@@ -1,0 +1,360 @@
+#include "daemon/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "guest/wire.h"
+#include "proto/proto.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+enum {
+	REQUEST_STACK = 256 * 1024,
+	THREADS_MAX = 512,                     /* of all clients */
+	INBOX_MAX = PROTO_WINDOW + 16384 * 64, /* the window, and room for many small pieces */
+	CREDIT_STEP = PROTO_WINDOW / 4,        /* consumed input is told in steps of this */
+};
+
+static const struct handler handlers[] = {
+	{"up", handle_up, false},
+	{"validate", handle_validate, false},
+	{"ls", handle_ls, false},
+	{"rm", handle_rm, false},
+	{"detach", handle_detach, false},
+	{"snapshot", handle_snapshot, false},
+	{"restore", handle_restore, false},
+	{"exec", handle_exec, true},
+	{"read", handle_read, false},
+	{"write", handle_write, true},
+	{"list", handle_list, false},
+	{"mkdir", handle_mkdir, false},
+	{"symlink", handle_symlink, false},
+	{"screenshot", handle_screenshot, false},
+	{"logs", handle_logs, false},
+	{"image.ls", handle_image_ls, false},
+	{"image.inspect", handle_image_inspect, false},
+	{"image.build", handle_image_build, false},
+	{"image.import", handle_image_import, false},
+	{"image.rm", handle_image_rm, false},
+	{"doctor", handle_doctor, false},
+	{"gc", handle_gc, false},
+	{"info", handle_info, false},
+	{"shutdown", handle_shutdown, false},
+};
+
+const struct handler *handler_find(const char *op)
+{
+	for (unsigned i = 0; i < ARRAY_LEN(handlers); i++)
+		if (strcmp(handlers[i].op, op) == 0)
+			return &handlers[i];
+	return NULL;
+}
+
+static void request_free(struct request *rq)
+{
+	json_decref(rq->args);
+	inbox_free(rq->in);
+	op_done(&rq->op);
+	pthread_mutex_destroy(&rq->mu);
+	free(rq);
+}
+
+int request_output(struct request *rq, int stream, struct bytes data, struct err *e)
+{
+	static const char *const names[] = {
+		[WIRE_STDOUT] = "stdout", [WIRE_STDERR] = "stderr", [WIRE_BODY] = "body"};
+
+	while (data.len) {
+		struct bytes piece = {data.p, data.len < PROTO_PIECE ? data.len : PROTO_PIECE};
+		json_t *msg = json_pack(
+			"{s:s, s:I, s:s}", "type", "data", "id", rq->id, "stream", names[stream]);
+
+		if (session_send(rq->session, &rq->op, msg, piece, e) < 0)
+			return -1;
+		data.p += piece.len;
+		data.len -= piece.len;
+	}
+	return 0;
+}
+
+static int io_output(void *arg, int stream, struct bytes data, struct err *e)
+{
+	return request_output(arg, stream, data, e);
+}
+
+static void io_consumed(void *arg, size_t n)
+{
+	struct request *rq = arg;
+	struct err ignored;
+
+	rq->uncredited += n;
+	if (rq->uncredited < CREDIT_STEP)
+		return;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&rq->mu);
+		rq->outstanding -= rq->uncredited;
+	}
+	/* A connection that cannot be written to is noticed by whoever sends the result. */
+	if (session_send(rq->session, &rq->op,
+		    json_pack("{s:s, s:I, s:I}", "type", "credit", "id", rq->id, "bytes",
+			    (json_int_t)rq->uncredited),
+		    (struct bytes){0}, &ignored) < 0)
+		return;
+	rq->uncredited = 0;
+}
+
+struct guest_io request_io(struct request *rq)
+{
+	return (struct guest_io){
+		.in = rq->in, .output = io_output, .consumed = io_consumed, .arg = rq};
+}
+
+static void on_progress(void *arg, const char *text, uint64_t done, uint64_t total)
+{
+	struct request *rq = arg;
+	json_t *msg = json_pack(
+		"{s:s, s:I, s:o}", "type", "progress", "id", rq->id, "text", json_text(text));
+	struct err ignored;
+
+	if (msg && total) {
+		json_object_set_new(msg, "done", json_integer((json_int_t)done));
+		json_object_set_new(msg, "total", json_integer((json_int_t)total));
+	}
+	if (session_send(rq->session, &rq->op, msg, (struct bytes){0}, &ignored) < 0)
+		return; /* news are not worth failing for */
+}
+
+static json_t *error_message(const struct request *rq, const struct err *failure)
+{
+	json_t *error = json_pack("{s:s, s:o}", "kind", err_kind_name(failure->kind), "message",
+		json_text(failure->msg));
+
+	if (error && failure->sys)
+		json_object_set_new(error, "errno", json_integer(failure->sys));
+	return json_pack("{s:s, s:I, s:o}", "type", "error", "id", rq->id, "error", error);
+}
+
+/* The final frame. It has no deadline: a client that is slow to read still gets its answer. */
+static void answer(struct request *rq, json_t *result, const struct err *failure)
+{
+	const struct op *op = &rq->session->op;
+	struct bytes none = {0};
+	json_t *msg = failure ? error_message(rq, failure)
+			      : json_pack("{s:s, s:I, s:o}", "type", "result", "id", rq->id,
+					"result", result ? result : json_object());
+	struct err e;
+
+	if (session_send(rq->session, op, msg, none, &e) == 0)
+		return;
+	/* An answer that is too large, or for which there is no memory, becomes an error. */
+	if (e.kind == ERR_CANCELLED || e.kind == ERR_UNAVAILABLE ||
+		session_send(rq->session, op, error_message(rq, &e), none, &e) < 0)
+		log_err(&rq->op, LOG_DEBUG, &e, "cannot answer");
+}
+
+static bool count_request(struct daemon *d, int change)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	if (change > 0 && d->requests >= THREADS_MAX)
+		return false;
+	d->requests += (unsigned)change;
+	return true;
+}
+
+static void *request_main(void *arg)
+{
+	struct request *rq = arg;
+	struct session *s = rq->session;
+	struct daemon *d = rq->daemon;
+	json_t *result = NULL;
+	struct err e = {0};
+
+	prctl(PR_SET_NAME, rq->handler->op);
+	if (rq->handler->run(rq, &result, &e) < 0) {
+		log_err(&rq->op, e.kind == ERR_INTERNAL ? LOG_ERROR : LOG_DEBUG, &e, "%s",
+			rq->handler->op);
+		answer(rq, NULL, &e);
+	} else {
+		answer(rq, result, NULL);
+	}
+	count_request(d, -1);
+	session_request_ended(s, rq); /* from here on the session may be gone */
+	request_free(rq);
+	return NULL;
+}
+
+static int parse_input(
+	const char *text, const struct handler *h, enum request_input *ret, struct err *e)
+{
+	if (strcmp(text, "none") == 0)
+		*ret = INPUT_NONE;
+	else if (strcmp(text, "blob") == 0)
+		*ret = INPUT_BLOB;
+	else if (strcmp(text, "stream") == 0)
+		*ret = INPUT_STREAM;
+	else
+		return err_set(e, ERR_INVALID, "input is \"none\", \"blob\" or \"stream\"");
+	if (*ret != INPUT_NONE && !h->takes_input)
+		return err_set(e, ERR_INVALID, "%s takes no input", h->op);
+	return 0;
+}
+
+static int put_first_input(struct request *rq, struct bytes blob, struct err *e)
+{
+	if (rq->input == INPUT_NONE)
+		return blob.len ? err_set(e, ERR_INVALID, "a blob, but no input") : 0;
+	rq->outstanding = blob.len;
+	if (blob.len && inbox_put(rq->in, GUEST_LETTER_DATA, 0, 0, blob, e) < 0)
+		return -1;
+	if (rq->input == INPUT_BLOB)
+		return inbox_put(rq->in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, e);
+	return 0;
+}
+
+static int spawn_thread(struct request *rq, struct err *e)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int rc;
+
+	if (!count_request(rq->daemon, 1))
+		return err_set(e, ERR_BUSY, "the daemon is running %d operations", THREADS_MAX);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, REQUEST_STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	rc = pthread_create(&thread, &attr, request_main, rq);
+	pthread_attr_destroy(&attr);
+	if (rc) {
+		count_request(rq->daemon, -1);
+		return err_sys(e, rc, "thread");
+	}
+	return 0;
+}
+
+static int request_new(
+	struct session *s, json_int_t id, double timeout, struct request **ret, struct err *e)
+{
+	struct request *rq = calloc(1, sizeof(*rq));
+	char name[32];
+
+	if (!rq)
+		return err_oom(e);
+	rq->session = s;
+	rq->daemon = s->daemon;
+	rq->id = id;
+	pthread_mutex_init(&rq->mu, NULL);
+	snprintf(name, sizeof(name), "%llu.%lld", (unsigned long long)s->lease, (long long)id);
+	if (op_init(&rq->op, name, timeout, e) < 0) {
+		free(rq);
+		return -1;
+	}
+	rq->op.on_progress = on_progress;
+	rq->op.progress_arg = rq;
+	if (inbox_new(INBOX_MAX, &rq->in, e) < 0) {
+		request_free(rq);
+		return -1;
+	}
+	*ret = rq;
+	return 0;
+}
+
+/* Refusals of one request: the connection goes on. */
+static int fill_request(struct request *rq, const char *op, const char *input, json_t *args,
+	struct bytes blob, struct err *e)
+{
+	char safe[64];
+
+	rq->handler = handler_find(op);
+	if (!rq->handler) {
+		str_escape(op, strlen(op), safe, sizeof(safe));
+		return err_set(e, ERR_INVALID, "no operation \"%s\"", safe);
+	}
+	rq->args = args ? json_incref(args) : json_object();
+	if (!json_is_object(rq->args))
+		return err_set(e, ERR_INVALID, "args is not an object");
+	if (parse_input(input, rq->handler, &rq->input, e) < 0 || put_first_input(rq, blob, e) < 0)
+		return -1;
+	return spawn_thread(rq, e);
+}
+
+static bool id_in_use(struct session *s, json_int_t id)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	for (struct request *rq = s->requests; rq; rq = rq->next)
+		if (rq->id == id)
+			return true;
+	return s->n_requests >= PROTO_REQUESTS_MAX;
+}
+
+int request_start(struct session *s, json_t *msg, struct bytes blob, struct err *e)
+{
+	const char *type, *op, *input = "none";
+	struct request *rq;
+	json_t *args = NULL;
+	double timeout = 0;
+	json_int_t id;
+
+	if (json_get(msg, "request", e, "{s:s, s:I, s:s, s?o, s?s, s?F}", "type", &type, "id", &id,
+		    "op", &op, "args", &args, "input", &input, "timeout", &timeout) < 0)
+		return -1;
+	if (id < 1 || id_in_use(s, id))
+		return err_set(e, ERR_INVALID, "request id %lld is in use, or too many are open",
+			(long long)id);
+	if (request_new(s, id, timeout, &rq, e) < 0)
+		return -1;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+		rq->next = s->requests;
+		s->requests = rq;
+		s->n_requests++;
+	}
+	if (fill_request(rq, op, input, args, blob, e) < 0) {
+		answer(rq, NULL, e);
+		session_request_ended(s, rq);
+		request_free(rq);
+	}
+	return 0;
+}
+
+static int put_data(struct request *rq, struct bytes blob, struct err *e)
+{
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&rq->mu);
+		rq->outstanding += blob.len;
+		if (rq->outstanding > PROTO_WINDOW)
+			return err_set(e, ERR_LIMIT, "more than %d bytes of input before credit",
+				PROTO_WINDOW);
+	}
+	return inbox_put(rq->in, GUEST_LETTER_DATA, 0, 0, blob, e);
+}
+
+int request_letter(
+	struct request *rq, const char *type, json_t *msg, struct bytes blob, struct err *e)
+{
+	json_int_t a = json_integer_value(json_object_get(msg, "rows"));
+	json_int_t b = json_integer_value(json_object_get(msg, "cols"));
+	json_int_t sig = json_integer_value(json_object_get(msg, "signal"));
+
+	if (strcmp(type, "cancel") == 0) {
+		op_cancel(&rq->op);
+		return 0;
+	}
+	if (strcmp(type, "data") == 0 && rq->input == INPUT_STREAM)
+		return blob.len ? put_data(rq, blob, e) : 0;
+	if (strcmp(type, "eof") == 0 && rq->input == INPUT_STREAM)
+		return inbox_put(rq->in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, e);
+	if (strcmp(type, "resize") == 0 && a > 0 && a < 65536 && b > 0 && b < 65536)
+		return inbox_put(rq->in, GUEST_LETTER_RESIZE, (uint64_t)a, (uint64_t)b,
+			(struct bytes){0}, e);
+	if (strcmp(type, "signal") == 0 && sig > 0 && sig < 65)
+		return inbox_put(
+			rq->in, GUEST_LETTER_SIGNAL, (uint64_t)sig, 0, (struct bytes){0}, e);
+	return err_set(e, ERR_INVALID, "a %s frame that does not fit its request", type);
+}

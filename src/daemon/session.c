@@ -1,0 +1,296 @@
+#include "daemon/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/removal.h"
+#include "daemon/request.h"
+#include "proto/frame.h"
+#include "proto/proto.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/log.h"
+
+enum {
+	SESSION_STACK = 256 * 1024,
+	READ_PIECE = 64 * 1024,
+};
+
+static const struct frame_limits limits = {
+	.head_min = 2, .head_max = PROTO_JSON_MAX, .body_max = PROTO_BLOB_MAX};
+
+int session_send(
+	struct session *s, const struct op *op, json_t *msg, struct bytes blob, struct err *e)
+{
+	auto_json json_t *owned = msg;
+	auto_free char *text = NULL;
+
+	if (!owned)
+		return err_oom(e);
+	if (json_to_str(owned, &text, e) < 0)
+		return -1;
+	if (strlen(text) > PROTO_JSON_MAX)
+		return err_set(e, ERR_LIMIT, "the answer is larger than %d bytes", PROTO_JSON_MAX);
+	return outbox_send(op, &s->out, (struct bytes){(uint8_t *)text, strlen(text)}, blob, e);
+}
+
+void session_request_ended(struct session *s, struct request *rq)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	uint64_t one = 1;
+
+	for (struct request **at = &s->requests; *at; at = &(*at)->next)
+		if (*at == rq) {
+			*at = rq->next;
+			break;
+		}
+	s->n_requests--;
+	if (s->n_requests == 0 && write(s->idle_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd with room: cannot fail */
+}
+
+static int greet(struct session *s, json_t *msg, struct err *e)
+{
+	json_int_t protocol = json_integer_value(json_object_get(msg, "protocol"));
+	json_t *hello =
+		json_pack("{s:s, s:i, s:s, s:i, s:i}", "type", "hello", "protocol", PROTO_VERSION,
+			"version", MOAT_VERSION, "pid", (int)getpid(), "window", PROTO_WINDOW);
+
+	if (session_send(s, &s->op, hello, (struct bytes){0}, e) < 0)
+		return -1;
+	s->greeted = true;
+	if (protocol != PROTO_VERSION)
+		return err_set(e, ERR_INVALID, "the client speaks protocol %lld, this daemon %d",
+			(long long)protocol, PROTO_VERSION);
+	return 0;
+}
+
+/* Called under the session's lock, so that the request cannot end meanwhile. */
+static int route_locked(
+	struct session *s, const char *type, json_t *msg, struct bytes blob, struct err *e)
+{
+	json_int_t id = json_integer_value(json_object_get(msg, "id"));
+
+	for (struct request *rq = s->requests; rq; rq = rq->next)
+		if (rq->id == id)
+			return request_letter(rq, type, msg, blob, e);
+	return 0; /* it has ended: the answer crossed this frame */
+}
+
+static int handle_frame(struct session *s, const struct frame *f, struct err *e)
+{
+	auto_json json_t *msg = NULL;
+	struct bytes blob = {f->body, f->body_len};
+	const char *type;
+
+	if (json_parse_object((struct bytes){f->head, f->head_len}, &msg, e) < 0)
+		return -1;
+	type = json_string_value(json_object_get(msg, "type"));
+	if (!type)
+		return err_set(e, ERR_INVALID, "a frame without a type");
+	if (!s->greeted)
+		return strcmp(type, "hello") == 0
+			       ? greet(s, msg, e)
+			       : err_set(e, ERR_INVALID, "the first frame is not hello");
+	if (strcmp(type, "request") == 0)
+		return request_start(s, msg, blob, e);
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	return route_locked(s, type, msg, blob, e);
+}
+
+static int handle_bytes(struct session *s, struct buf *in, struct err *e)
+{
+	struct frame f;
+	long used;
+
+	while ((used = frame_decode(buf_data(in), in->len, &limits, &f)) > 0) {
+		if (handle_frame(s, &f, e) < 0)
+			return -1;
+		buf_drop(in, (size_t)used);
+	}
+	return used < 0 ? err_set(e, ERR_LIMIT, "a frame over the limits") : 0;
+}
+
+/* Until the client hangs up (0), breaks the protocol or the daemon ends (-1). */
+static int serve(struct session *s, struct err *e)
+{
+	auto_buf struct buf in = {0};
+	bool unsent = false;
+
+	for (;;) {
+		struct pollfd fds[] = {{.fd = s->fd, .events = POLLIN | (unsent ? POLLOUT : 0)},
+			{.fd = s->out.wake, .events = POLLIN}};
+		ssize_t got;
+		int left;
+
+		if (op_wait_fds(&s->op, fds, 2, e) < 0)
+			return -1;
+		if (fds[1].revents || (fds[0].revents & POLLOUT)) {
+			left = outbox_flush(&s->out, e);
+			if (left < 0)
+				return -1;
+			unsent = left > 0;
+		}
+		if (!(fds[0].revents & ~POLLOUT))
+			continue;
+		got = io_fill_now(&in, s->fd, READ_PIECE, e);
+		if (got == 0)
+			return 0;
+		if (got < 0 && e->sys != EAGAIN)
+			return -1;
+		if (handle_bytes(s, &in, e) < 0)
+			return -1;
+	}
+}
+
+static void say_goodbye(struct session *s, const struct err *why)
+{
+	struct op soon = op_for_cleanup(1);
+	struct err ignored;
+	json_t *msg = json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "kind",
+		err_kind_name(why->kind), "message", json_text(why->msg));
+
+	if (why->kind == ERR_CANCELLED || why->kind == ERR_UNAVAILABLE)
+		json_decref(msg);
+	else if (session_send(s, &soon, msg, (struct bytes){0}, &ignored) == 0)
+		outbox_flush(&s->out, &ignored);
+}
+
+/* Cancels what is running and waits for it: handlers give up at once, and their undoing is bounded.
+ */
+static void end_requests(struct session *s)
+{
+	struct op wait = op_for_cleanup(0);
+	uint64_t count;
+	struct err e;
+
+	op_cancel(&s->op);
+	for (;;) {
+		{
+			auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+			for (struct request *rq = s->requests; rq; rq = rq->next)
+				op_cancel(&rq->op);
+			if (s->n_requests == 0)
+				return;
+			if (read(s->idle_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+				return;
+		}
+		if (op_wait_fd(&wait, s->idle_fd, POLLIN, &e) < 0)
+			return;
+	}
+}
+
+static bool leased(const struct sandbox *sb, void *arg)
+{
+	return sb->lease == ((struct session *)arg)->lease;
+}
+
+static void session_free(struct session *s)
+{
+	outbox_done(&s->out);
+	op_done(&s->op);
+	if (s->idle_fd >= 0)
+		close(s->idle_fd);
+	close(s->fd);
+	pthread_mutex_destroy(&s->mu);
+	free(s);
+}
+
+static void enlist(struct session *s)
+{
+	struct daemon *d = s->daemon;
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	s->next = d->session_list;
+	d->session_list = s;
+	d->sessions++;
+}
+
+static void delist(struct session *s)
+{
+	struct daemon *d = s->daemon;
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	for (struct session **at = &d->session_list; *at; at = &(*at)->next)
+		if (*at == s) {
+			*at = s->next;
+			break;
+		}
+	d->sessions--;
+	d->idle_since_ns = now_ns();
+}
+
+static void *session_main(void *arg)
+{
+	struct session *s = arg;
+	struct err e;
+
+	prctl(PR_SET_NAME, "session");
+	if (serve(s, &e) < 0) {
+		log_err(&s->op, LOG_DEBUG, &e, "connection of process %d ends", s->peer_pid);
+		say_goodbye(s, &e);
+	}
+	end_requests(s);
+	shutdown(s->fd, SHUT_RDWR);
+	removal_run(s->daemon, leased, s, NULL, NULL);
+	delist(s);
+	session_free(s);
+	return NULL;
+}
+
+static int spawn(struct session *s, struct err *e)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int rc;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, SESSION_STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	rc = pthread_create(&thread, &attr, session_main, s);
+	pthread_attr_destroy(&attr);
+	return rc ? err_sys(e, rc, "thread") : 0;
+}
+
+int session_start(struct daemon *d, int fd, struct err *e)
+{
+	static uint64_t last_lease; /* the accepting thread's alone */
+	struct session *s = calloc(1, sizeof(*s));
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+	char name[32];
+
+	if (!s) {
+		close(fd);
+		return err_oom(e);
+	}
+	s->daemon = d;
+	s->fd = fd;
+	s->lease = ++last_lease;
+	pthread_mutex_init(&s->mu, NULL);
+	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+	s->peer_pid = (int)peer.pid;
+	s->idle_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->op.cancel_fd = -1;
+	snprintf(name, sizeof(name), "%llu", (unsigned long long)s->lease);
+	if (s->idle_fd < 0 || op_init(&s->op, name, 0, e) < 0 ||
+		outbox_init(&s->out, fd, -1, "the client", e) < 0) {
+		session_free(s);
+		return -1;
+	}
+	enlist(s);
+	if (spawn(s, e) < 0) {
+		delist(s);
+		session_free(s);
+		return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,103 @@
+/*
+ * driver.h - what a backend must do. A driver makes boxes: a box is one sandbox as its driver sees
+ * it, VMs and networks together.
+ *
+ * Every operation blocks, gives up when its op ends, and runs on any thread. create and destroy of
+ * one box never overlap with anything else on it; the daemon sees to that. Before it makes
+ * anything, a driver journals it; on failure of create it has removed what it made, or left it in
+ * the journal for reclaim.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "guest/guest.h"
+#include "journal/journal.h"
+#include "spec/spec.h"
+#include "store/store.h"
+#include "util/op.h"
+#include "util/paths.h"
+
+/* What drivers share; fixed before the first thread and outliving them all. */
+struct driver_env {
+	const struct paths *paths;
+	struct store *store;
+	struct journal *journal;
+	const char *moat_path;   /* our binary, for guards */
+	const char *runner_path; /* moat-guest, or NULL if it is not installed */
+	const char *accel;       /* "auto", "kvm", "tcg" */
+	const char *qemu;        /* the emulator's name or path */
+	double boot_timeout;     /* seconds until a guest must have answered */
+};
+
+enum box_vm_state { BOX_VM_STARTING, BOX_VM_RUNNING, BOX_VM_DEAD };
+
+struct box_vm_info { /* pointers live as long as the box */
+	enum box_vm_state state;
+	const char *image, *user, *accelerator;
+	const char *way; /* into the guest: "runner", "agent", "" while there is none */
+	int pid;         /* 0: none on this machine */
+	char error[512]; /* why it is dead; "" otherwise */
+};
+
+struct check { /* one line of `moat doctor` */
+	const char *name;
+	enum { CHECK_OK, CHECK_WARN, CHECK_MISSING } state;
+	char detail[256], fix[256]; /* fix: a command, or "" */
+};
+
+enum box_log { BOX_LOG_CONSOLE, BOX_LOG_BACKEND };
+
+struct driver; /* an open driver; each has a struct that begins with one of these */
+struct box;
+
+struct driver_ops {
+	const char *name;
+	int (*open)(const struct driver_env *env, struct driver **ret, struct err *e);
+	void (*close)(struct driver *d);
+	/* Calls say() for each check; fails only if it cannot check at all. */
+	int (*doctor)(struct driver *d, const struct op *op,
+		void (*say)(void *arg, const struct check *c), void *arg, struct err *e);
+	/* Refuses, naming the place, what this driver cannot do. Makes nothing. */
+	int (*validate)(struct driver *d, const struct sandbox_spec *spec, struct err *e);
+	/* spec outlives the box. Returns when every VM with is_sandbox answers. */
+	int (*create)(struct driver *d, const struct op *op, const char *id,
+		const struct sandbox_spec *spec, struct box **ret, struct err *e);
+	/* Removes everything; frees the box even when something would not go (then the journal
+	 * still has it). */
+	int (*destroy)(struct driver *d, const struct op *op, struct box *b, struct err *e);
+	/* Removes a thing that an earlier daemon left. Fine if it is gone already or was never
+	 * made. */
+	int (*reclaim)(struct driver *d, const struct op *op, const struct journal_thing *t,
+		struct err *e);
+	/* Things of ours that the journal does not know of; says what it removed. */
+	int (*sweep)(struct driver *d, const struct op *op,
+		bool (*known)(void *arg, const char *id), void (*said)(void *arg, const char *what),
+		void *arg, struct err *e);
+	/* The way into a VM, opened or re-made if need be. Given back with guest_give. */
+	int (*guest_take)(
+		struct box *b, const struct op *op, unsigned vm, struct guest **ret, struct err *e);
+	void (*guest_give)(struct box *b, unsigned vm, struct guest *g);
+	void (*describe)(struct box *b, unsigned vm, struct box_vm_info *ret);
+	/* A PNG of the screen. */
+	int (*screenshot)(
+		struct box *b, const struct op *op, unsigned vm, struct buf *ret, struct err *e);
+	/* A file that grows while the VM runs and may be replaced by an empty one when it gets
+	 * large. */
+	int (*log_path)(struct box *b, unsigned vm, enum box_log which, char **ret, struct err *e);
+	/* NULL: this driver has no snapshots. */
+	int (*snapshot)(struct box *b, const struct op *op, const char *name, struct err *e);
+	int (*restore)(struct box *b, const struct op *op, const char *name, struct err *e);
+};
+
+struct driver {
+	const struct driver_ops *ops;
+};
+
+struct box {
+	struct driver *driver;
+};
+
+extern const struct driver_ops driver_qemu;
+/* NULL: this build has no such driver. */
+const struct driver_ops *driver_find(const char *name);

@@ -1,0 +1,183 @@
+#include "driver/qemu-args.h"
+
+#include <string.h>
+
+#include "util/json.h"
+
+/* Enough for programs built for x86-64-v2. `max` would cost a quarter of the speed under emulation.
+ */
+#define TCG_CPU "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand"
+
+static bool old_machine(const struct vm_spec *vm)
+{
+	/* Real IDE, as old systems want it, is only on the old board. */
+	return vm->disk_controller == SPEC_DISK_IDE;
+}
+
+static void add_machine(const struct qemu_plan *p, struct strv *a)
+{
+	const char *board = old_machine(p->vm) ? "pc" : "q35";
+
+	strv_addf(a, "%s", p->qemu);
+	strv_add_all(a, "-nodefaults", "-no-user-config", "-display", "none", "-name", NULL);
+	strv_addf(a, "moat-%s/%s", p->sandbox, p->vm->name);
+	strv_add(a, "-sandbox");
+	strv_add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+	strv_add(a, "-machine");
+	strv_addf(a, "%s,vmport=off", board);
+	strv_add_all(a, "-accel", p->kvm ? "kvm" : "tcg", "-cpu", NULL);
+	strv_addf(a, "%s", p->vm->cpu ? p->vm->cpu : p->kvm ? "host" : TCG_CPU);
+	strv_add(a, "-m");
+	strv_addf(a, "%u", p->vm->ram_mb);
+	strv_add(a, "-smp");
+	strv_addf(a, "%u", p->vm->vcpus);
+	strv_add_all(a, "-rtc", "base=utc", "-device", "virtio-rng-pci", NULL);
+}
+
+static void add_socket(struct strv *a, const char *id, int fd)
+{
+	strv_add(a, "-chardev");
+	strv_addf(a, "socket,id=%s,fd=%d", id, fd);
+}
+
+static void add_channels(struct strv *a)
+{
+	add_socket(a, "qmp", QEMU_FD_QMP);
+	strv_add_all(a, "-mon", "chardev=qmp,mode=control", NULL);
+	add_socket(a, "console", QEMU_FD_CONSOLE);
+	strv_add_all(
+		a, "-serial", "chardev:console", "-device", "virtio-serial-pci,id=ports", NULL);
+	add_socket(a, "agent", QEMU_FD_AGENT);
+	strv_add_all(a, "-device",
+		"virtserialport,bus=ports.0,chardev=agent,id=agent-port,name=org.qemu.guest_agent."
+		"0",
+		NULL);
+	add_socket(a, "runner", QEMU_FD_RUNNER);
+	strv_add_all(a, "-device",
+		"virtserialport,bus=ports.0,chardev=runner,id=" QEMU_RUNNER_PORT
+		",name=org.moat.guest.0",
+		NULL);
+}
+
+/* A file that QEMU has open already, as a block node. */
+static void add_file_node(struct strv *a, const char *node, int fd, bool read_only)
+{
+	strv_add(a, "-add-fd");
+	strv_addf(a, "fd=%d,set=%d", fd, fd);
+	strv_add(a, "-blockdev");
+	strv_addf(a, "driver=file,node-name=%s,filename=/dev/fdset/%d,cache.no-flush=on%s", node,
+		fd, read_only ? ",read-only=on" : ",discard=unmap");
+}
+
+static void add_disk_device(const struct vm_spec *vm, struct strv *a)
+{
+	switch (vm->disk_controller) {
+	case SPEC_DISK_SCSI:
+		strv_add_all(a, "-device", "virtio-scsi-pci,id=scsi", "-device",
+			"scsi-hd,bus=scsi.0,drive=disk,bootindex=1", NULL);
+		return;
+	case SPEC_DISK_IDE:
+		strv_add_all(a, "-device", "ide-hd,bus=ide.0,drive=disk,bootindex=1", NULL);
+		return;
+	case SPEC_DISK_DEFAULT:
+	case SPEC_DISK_VIRTIO:
+		strv_add_all(a, "-device", "virtio-blk-pci,drive=disk,bootindex=1", NULL);
+		return;
+	}
+}
+
+static void add_disk(const struct qemu_plan *p, struct strv *a)
+{
+	if (!p->image->disk)
+		return;
+	add_file_node(a, "base-file", QEMU_FD_BASE, true);
+	strv_add(a, "-blockdev");
+	strv_addf(a, "driver=%s,node-name=base,file=base-file,read-only=on", p->image->disk_format);
+	add_file_node(a, "disk-file", QEMU_FD_OVERLAY, false);
+	strv_add_all(a, "-blockdev",
+		"driver=qcow2,node-name=disk,file=disk-file,backing=base,discard=unmap,cache.no-"
+		"flush=on",
+		NULL);
+	add_disk_device(p->vm, a);
+}
+
+static void add_boot(const struct qemu_plan *p, struct strv *a)
+{
+	if (p->uefi) {
+		add_file_node(a, "uefi-code", QEMU_FD_UEFI_CODE, true);
+		add_file_node(a, "uefi-vars", QEMU_FD_UEFI_VARS, false);
+		strv_add_all(a, "-machine", "pflash0=uefi-code,pflash1=uefi-vars", NULL);
+	}
+	if (!p->kernel)
+		return;
+	strv_add(a, "-kernel");
+	strv_addf(a, "/proc/self/fd/%d", QEMU_FD_KERNEL);
+	if (p->image->initrd) {
+		strv_add(a, "-initrd");
+		strv_addf(a, "/proc/self/fd/%d", QEMU_FD_INITRD);
+	}
+	strv_add_all(a, "-append", p->image->cmdline ? p->image->cmdline : "", NULL);
+}
+
+static bool mac_given(struct mac_addr mac)
+{
+	static const struct mac_addr none;
+
+	return memcmp(&mac, &none, sizeof(mac)) != 0;
+}
+
+static void add_nic(const struct qemu_plan *p, size_t i, struct strv *a)
+{
+	const struct nic_spec *nic = &p->vm->nics[i];
+	uint64_t random = p->mac_base + i;
+	/* 02: locally administered */
+	struct mac_addr mac = {{0x02, (uint8_t)(random >> 32), (uint8_t)(random >> 24),
+		(uint8_t)(random >> 16), (uint8_t)(random >> 8), (uint8_t)random}};
+	char text[MAC_TEXT_MAX];
+
+	if (mac_given(nic->mac))
+		mac = nic->mac;
+	strv_add(a, "-netdev");
+	/* restrict: no way to the host or out; DHCP answers, nothing else does. */
+	strv_addf(a, "user,id=net%zu,restrict=on,ipv6=off", i);
+	strv_add(a, "-device");
+	strv_addf(a, "%s,netdev=net%zu,mac=%s,romfile=",
+		p->vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio-net-pci", i,
+		mac_text(mac, text));
+}
+
+static void add_extras(const struct qemu_plan *p, struct strv *a)
+{
+	if (p->vm->vga == SPEC_VGA_STD)
+		strv_add_all(a, "-device", "VGA", NULL);
+	if (p->vm->tablet)
+		strv_add_all(a, "-device", "qemu-xhci", "-device", "usb-tablet", NULL);
+	if (p->seed) {
+		add_file_node(a, "seed-file", QEMU_FD_SEED, true);
+		strv_add_all(a, "-blockdev",
+			"driver=raw,node-name=seed,file=seed-file,read-only=on", "-device",
+			"virtio-blk-pci,drive=seed", NULL);
+	}
+}
+
+int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
+{
+	auto_strv struct strv a = {0};
+	json_t *more, *one;
+	size_t i;
+
+	add_machine(p, &a);
+	add_channels(&a);
+	add_boot(p, &a);
+	add_disk(p, &a);
+	for (i = 0; i < p->vm->n_nics; i++)
+		add_nic(p, i, &a);
+	add_extras(p, &a);
+	more = json_object_get(p->vm->native, "args");
+	json_array_foreach(more, i, one) strv_addf(&a, "%s", json_string_value(one));
+	if (strv_check(&a, e) < 0)
+		return -1;
+	*ret = a;
+	a = (struct strv){0};
+	return 0;
+}

@@ -1,0 +1,135 @@
+/* How it works: one thread per VM reads QEMU's monitor, the serial console and QEMU's stderr, and
+ * notices its end. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "driver/qemu-vm.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+enum { LAST_WORDS = 600 };
+
+/* Moves what there is into a log; false when the source has ended. */
+static bool drain(int fd, struct caplog *log)
+{
+	uint8_t piece[8192];
+	ssize_t n = read(fd, piece, sizeof(piece));
+
+	if (n > 0)
+		caplog_add(log, (struct bytes){piece, (size_t)n});
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* All that is left after the writer's end. */
+static void drain_rest(int fd, struct caplog *log)
+{
+	uint8_t piece[8192];
+	ssize_t n;
+
+	while ((n = read(fd, piece, sizeof(piece))) > 0)
+		caplog_add(log, (struct bytes){piece, (size_t)n});
+}
+
+/* The exit status of the guard, left for proc_kill to reap. */
+static int peek_exit(const struct proc *p)
+{
+	siginfo_t info = {0};
+
+	if (waitid(P_PIDFD, (id_t)p->pidfd, &info, WEXITED | WNOWAIT | WNOHANG) < 0)
+		return -1;
+	return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+}
+
+static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
+{
+	auto_free char *tail = file_tail(vm->backend.path, LAST_WORDS);
+	char words[LAST_WORDS];
+	int code = peek_exit(&vm->proc);
+	size_t n = tail ? strlen(tail) : 0;
+
+	while (n && tail[n - 1] == '\n')
+		n--;
+	str_escape(tail ? tail : "", n, words, sizeof(words));
+	if (shut_down && code == 0)
+		err_set(ret, ERR_UNAVAILABLE, "VM %s was shut down from inside", vm->spec->name);
+	else if (code > 128)
+		err_set(ret, ERR_UNAVAILABLE, "QEMU of VM %s was killed by signal %d%s%s%s",
+			vm->spec->name, code - 128,
+			code - 128 == SIGKILL && !n ? " (out of memory?)" : "", n ? ": " : "",
+			words);
+	else
+		err_set(ret, ERR_UNAVAILABLE, "QEMU of VM %s ended with code %d%s%s",
+			vm->spec->name, code, n ? ": " : "", words);
+}
+
+static void note_death(struct qemu_vm *vm)
+{
+	struct err why;
+	bool shut_down;
+
+	drain_rest(vm->stderr_fd, &vm->backend);
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		shut_down = vm->guest_shut_down;
+	}
+	describe_end(vm, shut_down, &why);
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		vm->state = BOX_VM_DEAD;
+		vm->death = why;
+	}
+	qmp_fail(vm->qmp, &why);
+	qemu_guest_lost(vm, why.msg);
+}
+
+/* A monitor that closed belongs to a QEMU that is ending: its reason comes with the end. One that
+ * talks nonsense is ended. */
+static void lose_qmp(struct qemu_vm *vm, const struct err *why)
+{
+	if (why->kind == ERR_UNAVAILABLE)
+		return;
+	caplog_add(&vm->backend, (struct bytes){(const uint8_t *)why->msg, strlen(why->msg)});
+	kill(vm->proc.pid, SIGKILL);
+}
+
+enum { AT_STOP, AT_END, AT_QMP, AT_CONSOLE, AT_STDERR, AT_COUNT };
+
+void *qemu_vm_monitor(void *arg)
+{
+	struct qemu_vm *vm = arg;
+	struct pollfd fds[AT_COUNT] = {
+		[AT_STOP] = {.fd = vm->stop_fd, .events = POLLIN},
+		[AT_END] = {.fd = vm->proc.pidfd, .events = POLLIN},
+		[AT_QMP] = {.fd = vm->qmp_fd, .events = POLLIN},
+		[AT_CONSOLE] = {.fd = vm->console_fd, .events = POLLIN},
+		[AT_STDERR] = {.fd = vm->stderr_fd, .events = POLLIN},
+	};
+	struct err e;
+
+	prctl(PR_SET_NAME, "vm-monitor");
+	for (;;) {
+		if (poll(fds, AT_COUNT, -1) < 0 && errno != EINTR)
+			return NULL;
+		if (fds[AT_QMP].revents && qmp_readable(vm->qmp, &e) < 0) {
+			fds[AT_QMP].fd = -1;
+			lose_qmp(vm, &e);
+		}
+		if (fds[AT_CONSOLE].revents && !drain(vm->console_fd, &vm->console))
+			fds[AT_CONSOLE].fd = -1;
+		if (fds[AT_STDERR].revents && !drain(vm->stderr_fd, &vm->backend))
+			fds[AT_STDERR].fd = -1;
+		if (fds[AT_END].revents) {
+			note_death(vm);
+			return NULL;
+		}
+		if (fds[AT_STOP].revents)
+			return NULL;
+	}
+}

@@ -1,0 +1,317 @@
+#include "driver/qemu-vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver/qemu-args.h"
+#include "driver/seed.h"
+#include "store/overlay.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+enum { MONITOR_STACK = 128 * 1024 };
+
+static const char *const uefi_pairs[][2] = {
+	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
+	{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
+	{"/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"},
+	{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
+};
+
+/* NULL: no UEFI firmware is installed. */
+static const char *const *find_uefi(void)
+{
+	for (unsigned i = 0; i < ARRAY_LEN(uefi_pairs); i++)
+		if (path_exists(uefi_pairs[i][0]) && path_exists(uefi_pairs[i][1]))
+			return uefi_pairs[i];
+	return NULL;
+}
+
+static int vm_path(const struct qemu_vm *vm, const char *suffix, char **ret, struct err *e)
+{
+	return str_printf(ret, e, "%s/%s.%s", vm->dir, vm->spec->name, suffix);
+}
+
+static int copy_file(const char *from, const char *to, struct err *e)
+{
+	auto_fd int in = open(from, O_RDONLY | O_CLOEXEC);
+	auto_fd int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ssize_t n;
+
+	if (in < 0 || out < 0)
+		return err_sys(e, errno, "copy %s", from);
+	while ((n = sendfile(out, in, NULL, 1 << 20)) > 0)
+		;
+	return n < 0 ? err_sys(e, errno, "copy %s", from) : 0;
+}
+
+static int prepare_disk(struct qemu_vm *vm, struct err *e)
+{
+	auto_free char *path = NULL;
+	struct overlay_req req = {.base = vm->image->disk,
+		.base_format = vm->image->disk_format,
+		.size = (uint64_t)vm->spec->disk_gb << 30};
+
+	if (!vm->image->disk)
+		return 0;
+	if (vm_path(vm, "qcow2", &path, e) < 0)
+		return -1;
+	req.path = path;
+	return overlay_create(&req, e);
+}
+
+int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	const char *const *uefi = find_uefi();
+	auto_free char *vars = NULL, *seed = NULL;
+
+	if (op_check(op, e) < 0 || prepare_disk(vm, e) < 0)
+		return -1;
+	if (vm->spec->uefi_boot) {
+		if (!uefi)
+			return err_set(e, ERR_UNSUPPORTED,
+				"no UEFI firmware is installed: apt-get install ovmf");
+		if (vm_path(vm, "uefi-vars", &vars, e) < 0 || copy_file(uefi[1], vars, e) < 0)
+			return -1;
+	}
+	if (vm->spec->cloud_init && (vm_path(vm, "seed.iso", &seed, e) < 0 ||
+					    seed_write(seed, vm->sandbox, vm->spec, e) < 0))
+		return -1;
+	return 0;
+}
+
+/* QEMU's open files while it is being started: ours are closed when it has them. */
+struct files {
+	struct proc_fd fds[QEMU_FD_END - QEMU_FD_QMP];
+	unsigned n;
+};
+
+static void files_close(struct files *f)
+{
+	for (unsigned i = 0; i < f->n; i++)
+		close(f->fds[i].fd);
+}
+
+static int add_open(struct files *f, const char *path, int flags, int as, struct err *e)
+{
+	int fd = open(path, flags | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "%s", path);
+	f->fds[f->n++] = (struct proc_fd){.fd = fd, .as = as};
+	return 0;
+}
+
+/* A connected pair: QEMU's end goes into the list, ours is non-blocking. */
+static int add_pair(struct files *f, int as, int *ret_ours, struct err *e)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, errno, "socketpair");
+	f->fds[f->n++] = (struct proc_fd){.fd = pair[1], .as = as};
+	*ret_ours = pair[0];
+	return fd_set_nonblock(pair[0], e);
+}
+
+static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
+{
+	auto_free char *overlay = NULL, *vars = NULL, *seed = NULL;
+
+	if (add_pair(f, QEMU_FD_QMP, &vm->qmp_fd, e) < 0 ||
+		add_pair(f, QEMU_FD_AGENT, &vm->agent_fd, e) < 0 ||
+		add_pair(f, QEMU_FD_RUNNER, &vm->runner_fd, e) < 0 ||
+		add_pair(f, QEMU_FD_CONSOLE, &vm->console_fd, e) < 0)
+		return -1;
+	if (vm_path(vm, "qcow2", &overlay, e) < 0 || vm_path(vm, "uefi-vars", &vars, e) < 0 ||
+		vm_path(vm, "seed.iso", &seed, e) < 0)
+		return -1;
+	if (vm->image->disk && (add_open(f, overlay, O_RDWR, QEMU_FD_OVERLAY, e) < 0 ||
+				       add_open(f, vm->image->disk, O_RDONLY, QEMU_FD_BASE, e) < 0))
+		return -1;
+	if (kernel && add_open(f, kernel, O_RDONLY, QEMU_FD_KERNEL, e) < 0)
+		return -1;
+	if (kernel && vm->image->initrd &&
+		add_open(f, vm->image->initrd, O_RDONLY, QEMU_FD_INITRD, e) < 0)
+		return -1;
+	if (vm->spec->uefi_boot &&
+		(add_open(f, find_uefi()[0], O_RDONLY, QEMU_FD_UEFI_CODE, e) < 0 ||
+			add_open(f, vars, O_RDWR, QEMU_FD_UEFI_VARS, e) < 0))
+		return -1;
+	if (vm->spec->cloud_init && add_open(f, seed, O_RDONLY, QEMU_FD_SEED, e) < 0)
+		return -1;
+	return 0;
+}
+
+/* UEFI firmware starts only a bzImage; without it the faster uncompressed kernel is preferred. */
+static const char *choose_kernel(const struct qemu_vm *vm)
+{
+	if (vm->spec->uefi_boot && vm->image->kernel_efi)
+		return vm->image->kernel_efi;
+	return vm->image->kernel;
+}
+
+static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
+{
+	struct qemu_plan plan = {.qemu = vm->env->qemu,
+		.sandbox = vm->sandbox,
+		.vm = vm->spec,
+		.image = vm->image,
+		.kvm = vm->kvm,
+		.seed = vm->spec->cloud_init != NULL,
+		.uefi = vm->spec->uefi_boot ? "ovmf" : NULL,
+		.kernel = kernel};
+	auto_strv struct strv argv = {0};
+	struct proc_req req = {
+		.guard = vm->env->moat_path, .guard_isolate = true, .fds = f->fds, .n_fds = f->n};
+	int log[2], rc;
+
+	if (getrandom(&plan.mac_base, sizeof(plan.mac_base), 0) != sizeof(plan.mac_base))
+		return err_sys(e, errno, "getrandom");
+	if (qemu_args(&plan, &argv, e) < 0)
+		return -1;
+	if (pipe2(log, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "pipe");
+	vm->stderr_fd = log[0];
+	req.argv = (const char *const *)argv.v;
+	req.err_fd = req.out_fd = log[1];
+	rc = proc_start(&req, &vm->proc, e);
+	close(log[1]);
+	return rc < 0 ? -1 : fd_set_nonblock(vm->stderr_fd, e);
+}
+
+static int open_logs(struct qemu_vm *vm, struct err *e)
+{
+	auto_free char *console = NULL, *backend = NULL;
+
+	if (vm_path(vm, "console.log", &console, e) < 0 || vm_path(vm, "qemu.log", &backend, e) < 0)
+		return -1;
+	if (caplog_open(&vm->console, console, e) < 0 || caplog_open(&vm->backend, backend, e) < 0)
+		return -1;
+	return 0;
+}
+
+static void on_event(void *arg, const char *name, json_t *data);
+
+static int start_monitor(struct qemu_vm *vm, struct err *e)
+{
+	pthread_attr_t attr;
+	int rc;
+
+	vm->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (vm->stop_fd < 0)
+		return err_sys(e, errno, "eventfd");
+	if (qmp_new(vm->qmp_fd, on_event, vm, &vm->qmp, e) < 0)
+		return -1;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, MONITOR_STACK);
+	rc = pthread_create(&vm->monitor, &attr, qemu_vm_monitor, vm);
+	pthread_attr_destroy(&attr);
+	if (rc)
+		return err_sys(e, rc, "thread");
+	vm->monitor_runs = true;
+	return 0;
+}
+
+int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	__attribute__((cleanup(files_close))) struct files f = {0};
+	struct op soon = op_within(op, 60);
+	const char *kernel = choose_kernel(vm);
+
+	if (open_logs(vm, e) < 0 || open_files(vm, kernel, &f, e) < 0 ||
+		spawn_qemu(vm, kernel, &f, e) < 0 || start_monitor(vm, e) < 0)
+		return -1;
+	/* Its first answer shows that QEMU liked its arguments. */
+	if (qmp_call(vm->qmp, &soon, "qmp_capabilities", NULL, -1, NULL, e) < 0)
+		return qemu_vm_explain(vm, e);
+	return 0;
+}
+
+/* On the monitor's thread. */
+static void on_event(void *arg, const char *name, json_t *data)
+{
+	struct qemu_vm *vm = arg;
+
+	if (strcmp(name, "VSERPORT_CHANGE") == 0) {
+		const char *id = json_string_value(json_object_get(data, "id"));
+
+		if (id && strcmp(id, QEMU_RUNNER_PORT) == 0 &&
+			json_is_false(json_object_get(data, "open")))
+			qemu_guest_lost(vm, "the guest runner ended");
+	} else if (strcmp(name, "RESET") == 0) {
+		qemu_guest_lost(vm, "the VM was reset");
+	} else if (strcmp(name, "SHUTDOWN") == 0) {
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		vm->guest_shut_down = json_is_true(json_object_get(data, "guest"));
+	} else if (strcmp(name, "BLOCK_IO_ERROR") == 0 &&
+		   json_is_true(json_object_get(data, "nospace"))) {
+		static const char why[] = "moat: the host's disk is full, the VM was ended\n";
+		/* QEMU has paused the VM. Nobody would ever continue it, so it ends with a reason
+		 * instead. */
+		caplog_add(&vm->backend, (struct bytes){(const uint8_t *)why, sizeof(why) - 1});
+		kill(vm->proc.pid, SIGKILL);
+	}
+}
+
+int qemu_vm_explain(struct qemu_vm *vm, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	if (vm->state == BOX_VM_DEAD)
+		*e = vm->death;
+	return -1;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd > 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void qemu_vm_free(struct qemu_vm *vm)
+{
+	uint64_t one = 1;
+
+	proc_kill(&vm->proc);
+	if (vm->monitor_runs) {
+		/* The end of QEMU ends the monitor too; this is for one that never got that far. */
+		if (write(vm->stop_fd, &one, sizeof(one)) < 0)
+			log_msg(NULL, LOG_WARN, "%s: cannot stop a monitor", vm->sandbox);
+		pthread_join(vm->monitor, NULL);
+	}
+	for (struct way *w = vm->ways, *next; w; w = next) {
+		next = w->next;
+		guest_free(w->guest);
+		free(w);
+	}
+	qga_close(vm->qga);
+	qmp_free(vm->qmp);
+	close_fd(&vm->qmp_fd);
+	close_fd(&vm->agent_fd);
+	close_fd(&vm->runner_fd);
+	close_fd(&vm->console_fd);
+	close_fd(&vm->stderr_fd);
+	close_fd(&vm->stop_fd);
+	caplog_close(&vm->console);
+	caplog_close(&vm->backend);
+	turn_done(&vm->opening);
+	pthread_mutex_destroy(&vm->mu);
+	store_unuse(vm->use);
+	image_free(vm->image);
+}

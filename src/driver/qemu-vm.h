@@ -1,0 +1,79 @@
+/*
+ * qemu-vm.h - one local VM: its files, its QEMU, the thread that watches it, the way into its
+ * guest.
+ *
+ * Thread contract: prepare, start and free are called by the box's owner, one at a time; the rest
+ * by any thread between start and free. mu is a leaf lock over the members named below it.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "driver/caplog.h"
+#include "driver/driver.h"
+#include "driver/qmp.h"
+#include "guest/qga.h"
+#include "util/proc.h"
+#include "util/turn.h"
+
+/* A way into the guest, shared by the operations that use it at the moment. */
+struct way {
+	struct guest *guest;
+	unsigned refs;
+	struct way *next;
+};
+
+struct qemu_vm {
+	const struct driver_env *env;
+	const char *sandbox; /* id */
+	const char *dir;     /* the sandbox's */
+	const struct vm_spec *spec;
+	struct image *image;
+	struct image_use *use;
+	const char *user; /* default user of commands */
+	bool kvm;
+
+	struct proc proc;
+	int qmp_fd, agent_fd, runner_fd, console_fd, stderr_fd;
+	struct qmp *qmp;
+	struct caplog console, backend; /* written by the monitor alone */
+	pthread_t monitor;
+	bool monitor_runs;
+	int stop_fd;
+
+	struct turn opening; /* held while somebody opens the way in */
+	struct qga *qga;     /* under opening */
+	bool said_fallback;  /* under opening */
+
+	pthread_mutex_t mu;
+	enum box_vm_state state;
+	bool guest_shut_down; /* QEMU said that the guest powered off */
+	struct err death;     /* when state is dead */
+	struct way *current;  /* NULL: none, or it failed */
+	struct way *ways;     /* all that are still in use */
+	int qemu_pid;
+};
+
+/* Makes the files: overlay, firmware variables, cloud-init disk. */
+int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Starts QEMU and the monitor. The guest has not run an instruction when this fails. */
+int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Ends QEMU and releases everything but the files. Fine on a zeroed or half-made VM. */
+void qemu_vm_free(struct qemu_vm *vm);
+
+/* The monitor thread's main; arg is the VM. */
+void *qemu_vm_monitor(void *arg);
+/* Fails with the VM's own reason if it is dead, else leaves e as it is. Returns -1. */
+int qemu_vm_explain(struct qemu_vm *vm, struct err *e);
+
+/* The way in (qemu-guest.c). */
+int qemu_guest_take(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e);
+void qemu_guest_give(struct qemu_vm *vm, struct guest *g);
+/* The current way, if any, is of no use any more. */
+void qemu_guest_lost(struct qemu_vm *vm, const char *why);
+
+int qemu_screenshot(struct qemu_vm *vm, const struct op *op, struct buf *ret, struct err *e);
+int qemu_doctor(const struct driver_env *env, const struct op *op,
+	void (*say)(void *arg, const struct check *c), void *arg, struct err *e);
+/* Ends processes of ours whose command line carries this sandbox's stamp; the number found. */
+int qemu_kill_stamped(const struct op *op, const char *sandbox, unsigned *ret_found, struct err *e);

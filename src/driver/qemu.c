@@ -1,0 +1,482 @@
+/*
+ * The local driver: QEMU processes on this machine. A box is a directory (overlays, logs) and one
+ * QEMU per VM, each below a guard that takes it along when the daemon dies. See qemu-vm.h for the
+ * life of one VM.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/accel.h"
+#include "driver/qemu-vm.h"
+#include "guest/wire.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+enum { CLEANUP_SECONDS = 30 };
+
+struct qemu_driver {
+	struct driver base;
+	const struct driver_env *env;
+	bool kvm;
+	char *root; /* where the boxes' directories are */
+};
+
+struct qemu_box {
+	struct box base;
+	struct qemu_driver *d;
+	char id[32];
+	char *dir;
+	const struct sandbox_spec *spec;
+	struct qemu_vm *vms;
+	size_t n_vms;
+};
+
+static void qemu_close(struct driver *base)
+{
+	struct qemu_driver *d = (struct qemu_driver *)base;
+
+	if (!d)
+		return;
+	free(d->root);
+	free(d);
+}
+
+static int choose_accel(struct qemu_driver *d, struct err *e)
+{
+	char why[128];
+	bool works = accel_kvm_works(why, sizeof(why));
+
+	if (strcmp(d->env->accel, "kvm") == 0 && !works)
+		return err_set(e, ERR_UNSUPPORTED, "accelerator kvm was asked for, but %s", why);
+	d->kvm = works && strcmp(d->env->accel, "tcg") != 0;
+	return 0;
+}
+
+static int qemu_open(const struct driver_env *env, struct driver **ret, struct err *e)
+{
+	struct qemu_driver *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return err_oom(e);
+	d->base.ops = &driver_qemu;
+	d->env = env;
+	if (choose_accel(d, e) < 0 ||
+		str_printf(&d->root, e, "%s/sandboxes", env->paths->state) < 0 ||
+		dir_make(d->root, 0700, e) < 0) {
+		qemu_close(&d->base);
+		return -1;
+	}
+	*ret = &d->base;
+	return 0;
+}
+
+static int qemu_doctor_op(struct driver *base, const struct op *op,
+	void (*say)(void *arg, const struct check *c), void *arg, struct err *e)
+{
+	return qemu_doctor(((struct qemu_driver *)base)->env, op, say, arg, e);
+}
+
+/* ---- validation ---- */
+
+static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
+{
+	const char *key;
+	json_t *value, *one;
+	size_t at;
+
+	json_object_foreach(vm->native, key, value)
+	{
+		if (strcmp(key, "args") != 0)
+			return spec_err(e, SPEC_PLACE("vms[%zu].native.%s", i, key),
+				"the qemu driver knows only \"args\", a list of arguments for "
+				"QEMU");
+		if (!json_is_array(value))
+			return spec_err(
+				e, SPEC_PLACE("vms[%zu].native.args", i), "expected a list");
+		json_array_foreach(value, at, one) if (!json_is_string(one)) return spec_err(
+			e, SPEC_PLACE("vms[%zu].native.args[%zu]", i, at), "expected a string");
+	}
+	return 0;
+}
+
+/* The reference under which the store knows a source. */
+static const char *image_ref(const struct source_spec *s)
+{
+	return s->kind == SPEC_SOURCE_BUILT_IN ? s->built_in : s->image;
+}
+
+static int check_vm(struct qemu_driver *d, const struct vm_spec *vm, size_t i, struct err *e)
+{
+	auto_image struct image *image = NULL;
+
+	if (vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG)
+		return spec_unsupported(e,
+			SPEC_PLACE("vms[%zu].source.existing_vm_template_tag", i),
+			"templates are on Proxmox servers; the qemu driver takes an image");
+	if (vm->source.kind == SPEC_SOURCE_OVA)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].source.ova", i),
+			"import it first: moat image import %s", vm->source.ova);
+	if (vm->source.kind == SPEC_SOURCE_NONE)
+		return spec_err(e, SPEC_PLACE("vms[%zu].source", i), "missing");
+	if (vm->firewall)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].firewall", i),
+			"the Proxmox firewall is not here; local sandboxes are isolated without "
+			"it");
+	if (store_find(d->env->store, image_ref(&vm->source), &image, e) < 0)
+		return err_wrap(e, "vms[%zu].source", i);
+	if (strcmp(image->arch, "x86_64") != 0)
+		return spec_unsupported(
+			e, SPEC_PLACE("vms[%zu].source", i), "an image for %s", image->arch);
+	if (vm->uefi_boot && strcmp(image->firmware, "bios") == 0)
+		return spec_err(
+			e, SPEC_PLACE("vms[%zu].uefi_boot", i), "the image boots from BIOS only");
+	if (!vm->uefi_boot && strcmp(image->firmware, "uefi") == 0)
+		return spec_err(e, SPEC_PLACE("vms[%zu].uefi_boot", i),
+			"the image boots from UEFI only: set it to true");
+	if (vm->ram_mb < image->min_ram_mb)
+		return spec_err(e, SPEC_PLACE("vms[%zu].ram_mb", i),
+			"the image needs at least %llu", (unsigned long long)image->min_ram_mb);
+	if (vm->disk_gb && !image->disk)
+		return spec_err(e, SPEC_PLACE("vms[%zu].disk_gb", i), "the image has no disk");
+	return check_native(vm, i, e);
+}
+
+static int qemu_validate(struct driver *base, const struct sandbox_spec *spec, struct err *e)
+{
+	struct qemu_driver *d = (struct qemu_driver *)base;
+
+	if (spec->pool)
+		return spec_unsupported(e, "pool", "the qemu driver has no pools");
+	if (json_object_size(spec->native))
+		return spec_unsupported(
+			e, "native", "the qemu driver takes native settings for each VM only");
+	if (spec->networks.mode == SPEC_NET_VNETS)
+		return spec_unsupported(e, "networks.vnets",
+			"the qemu driver cannot connect VMs yet; \"auto\" gives each NIC an "
+			"isolated network");
+	for (size_t i = 0; i < spec->n_vms; i++)
+		if (check_vm(d, &spec->vms[i], i, e) < 0)
+			return -1;
+	return 0;
+}
+
+/* ---- making and removing ---- */
+
+static int journal_thing(struct qemu_box *b, const char *kind, const char *ref, struct err *e)
+{
+	struct journal_thing t = {.sandbox = b->id, .driver = "qemu", .kind = kind, .ref = ref};
+	int64_t row;
+
+	return journal_intent(b->d->env->journal, &t, &row, e);
+}
+
+static void box_free(struct qemu_box *b)
+{
+	for (size_t i = 0; i < b->n_vms; i++)
+		qemu_vm_free(&b->vms[i]);
+	free(b->vms);
+	free(b->dir);
+	free(b);
+}
+
+/* A VM that can be freed, whatever happens next. */
+static int init_vm(struct qemu_box *b, size_t i, struct err *e)
+{
+	struct qemu_vm *vm = &b->vms[i];
+	const struct vm_spec *spec = &b->spec->vms[i];
+
+	*vm = (struct qemu_vm){.env = b->d->env,
+		.sandbox = b->id,
+		.dir = b->dir,
+		.spec = spec,
+		.kvm = b->d->kvm,
+		.proc = PROC_NONE,
+		.qmp_fd = -1,
+		.agent_fd = -1,
+		.runner_fd = -1,
+		.console_fd = -1,
+		.stderr_fd = -1,
+		.stop_fd = -1,
+		.console = CAPLOG_NONE,
+		.backend = CAPLOG_NONE,
+		.opening = {.fd = -1}};
+	pthread_mutex_init(&vm->mu, NULL);
+	b->n_vms = i + 1;
+	if (turn_init(&vm->opening, e) < 0)
+		return -1;
+	if (store_use(b->d->env->store, image_ref(&spec->source), &vm->image, &vm->use, e) < 0)
+		return -1;
+	vm->user = spec->user ? spec->user : vm->image->user;
+	return 0;
+}
+
+static int box_new(struct qemu_driver *d, const char *id, const struct sandbox_spec *spec,
+	struct qemu_box **ret, struct err *e)
+{
+	struct qemu_box *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return err_oom(e);
+	b->base.driver = &d->base;
+	b->d = d;
+	b->spec = spec;
+	snprintf(b->id, sizeof(b->id), "%s", id);
+	b->vms = calloc(spec->n_vms, sizeof(*b->vms));
+	if (!b->vms || str_printf(&b->dir, e, "%s/%s", d->root, id) < 0) {
+		box_free(b);
+		return err_oom(e);
+	}
+	*ret = b;
+	return 0;
+}
+
+static int remove_box(struct qemu_box *b, const struct op *op, struct err *e)
+{
+	auto_free char *dir = NULL;
+	char id[sizeof(b->id)];
+	struct journal *j = b->d->env->journal;
+
+	(void)op; /* ending QEMU and removing files does not wait for anybody */
+	memcpy(id, b->id, sizeof(id));
+	dir = take_ptr(&b->dir);
+	box_free(b);
+	if (dir_remove(dir, e) < 0)
+		return -1;
+	return journal_sandbox_remove(j, id, e);
+}
+
+static int run_healthcheck(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	const struct healthcheck_spec *hc = vm->spec->healthcheck;
+	auto_free const char **argv = calloc(hc->n_test + 1, sizeof(char *));
+	int64_t grace_until = now_ns() + (int64_t)hc->start_period * 1000000000;
+	unsigned failures = 0;
+
+	if (!argv)
+		return err_oom(e);
+	memcpy(argv, hc->test, hc->n_test * sizeof(char *));
+	for (;;) {
+		struct guest_exec req = {.argv = argv,
+			.user = vm->user,
+			.timeout = hc->timeout,
+			.capture_max = 4096};
+		struct guest_io io = {0};
+		struct guest_exit end = {0};
+		struct guest *g;
+		int rc;
+
+		if (qemu_guest_take(vm, op, &g, e) < 0)
+			return -1;
+		rc = guest_exec(g, op, &req, &io, &end, e);
+		qemu_guest_give(vm, g);
+		if (rc < 0)
+			return err_wrap(e, "healthcheck of VM %s", vm->spec->name);
+		if (end.stage == GUEST_RAN && end.code == 0 && !end.timed_out)
+			return 0;
+		if (now_ns() >= grace_until && ++failures >= hc->retries)
+			return err_set(e, ERR_BACKEND,
+				"the healthcheck of VM %s failed %u times; last exit code %d %s",
+				vm->spec->name, failures, end.code, end.message);
+		if (op_pause(op, hc->interval, e) < 0)
+			return -1;
+	}
+}
+
+/* Ready: it answers, and its healthcheck, if it has one, passed. A VM without an agent is ready
+ * when it runs. */
+static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op boot = op_within(op, vm->env->boot_timeout);
+	struct guest *g;
+
+	if (!vm->spec->is_sandbox && !vm->spec->healthcheck)
+		return 0;
+	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
+	if (qemu_guest_take(vm, &boot, &g, e) < 0)
+		return -1;
+	qemu_guest_give(vm, g);
+	return vm->spec->healthcheck ? run_healthcheck(vm, op, e) : 0;
+}
+
+static bool others_wait_for(const struct sandbox_spec *spec, const struct vm_spec *vm)
+{
+	if (vm->await_before_next_vm)
+		return true;
+	for (size_t i = 0; i < spec->n_vms; i++)
+		for (size_t k = 0; k < spec->vms[i].n_depends_on; k++)
+			if (strcasecmp(spec->vms[i].depends_on[k], vm->name) == 0)
+				return true;
+	return false;
+}
+
+static int start_all(struct qemu_box *b, const struct op *op, struct err *e)
+{
+	auto_free size_t *order = calloc(b->spec->n_vms, sizeof(size_t));
+
+	if (!order)
+		return err_oom(e);
+	spec_start_order(b->spec, order);
+	for (size_t i = 0; i < b->spec->n_vms; i++) {
+		struct qemu_vm *vm = &b->vms[order[i]];
+
+		op_progress(op, i, b->spec->n_vms, "starting %s", vm->spec->name);
+		if (qemu_vm_prepare(vm, op, e) < 0 || qemu_vm_start(vm, op, e) < 0)
+			return err_wrap(e, "VM %s", vm->spec->name);
+		if (others_wait_for(b->spec, vm->spec) && wait_ready(vm, op, e) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < b->spec->n_vms; i++)
+		if (wait_ready(&b->vms[order[i]], op, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int fill_box(struct qemu_box *b, const struct op *op, struct err *e)
+{
+	if (journal_thing(b, "dir", b->dir, e) < 0 || journal_thing(b, "processes", b->id, e) < 0)
+		return -1;
+	if (dir_make(b->dir, 0700, e) < 0)
+		return -1;
+	for (size_t i = 0; i < b->spec->n_vms; i++)
+		if (init_vm(b, i, e) < 0)
+			return -1;
+	return start_all(b, op, e);
+}
+
+static int qemu_create(struct driver *base, const struct op *op, const char *id,
+	const struct sandbox_spec *spec, struct box **ret, struct err *e)
+{
+	struct op cleanup = op_for_cleanup(CLEANUP_SECONDS);
+	struct qemu_box *b;
+	struct err undo;
+
+	if (box_new((struct qemu_driver *)base, id, spec, &b, e) < 0)
+		return -1;
+	if (fill_box(b, op, e) < 0) {
+		if (remove_box(b, &cleanup, &undo) < 0)
+			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", id);
+		return -1;
+	}
+	*ret = &b->base;
+	return 0;
+}
+
+static int qemu_destroy(struct driver *base, const struct op *op, struct box *box, struct err *e)
+{
+	(void)base;
+	return remove_box((struct qemu_box *)box, op, e);
+}
+
+static int qemu_reclaim(
+	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
+{
+	unsigned found;
+
+	(void)base;
+	if (strcmp(t->kind, "processes") == 0)
+		return qemu_kill_stamped(op, t->ref, &found, e);
+	if (strcmp(t->kind, "dir") == 0)
+		return dir_remove(t->ref, e);
+	return err_set(e, ERR_INTERNAL, "the qemu driver knows no \"%s\"", t->kind);
+}
+
+/* Directories without a journal row: left by a power cut. */
+static int qemu_sweep(struct driver *base, const struct op *op,
+	bool (*known)(void *arg, const char *id), void (*said)(void *arg, const char *what),
+	void *arg, struct err *e)
+{
+	struct qemu_driver *d = (struct qemu_driver *)base;
+	auto_dir DIR *dir = opendir(d->root);
+	struct dirent *ent;
+
+	if (!dir)
+		return err_sys(e, errno, "%s", d->root);
+	while ((ent = readdir(dir))) {
+		auto_free char *path = NULL;
+		unsigned found;
+
+		if (ent->d_name[0] == '.' || known(arg, ent->d_name))
+			continue;
+		if (str_printf(&path, e, "%s/%s", d->root, ent->d_name) < 0 ||
+			qemu_kill_stamped(op, ent->d_name, &found, e) < 0 ||
+			dir_remove(path, e) < 0)
+			return -1;
+		said(arg, path);
+	}
+	return 0;
+}
+
+/* ---- using ---- */
+
+static struct qemu_vm *vm_of(struct box *box, unsigned vm)
+{
+	return &((struct qemu_box *)box)->vms[vm];
+}
+
+static int qemu_take(
+	struct box *box, const struct op *op, unsigned vm, struct guest **ret, struct err *e)
+{
+	struct op boot = op_within(op, vm_of(box, vm)->env->boot_timeout);
+
+	return qemu_guest_take(vm_of(box, vm), &boot, ret, e);
+}
+
+static void qemu_give(struct box *box, unsigned vm, struct guest *g)
+{
+	qemu_guest_give(vm_of(box, vm), g);
+}
+
+static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
+{
+	struct qemu_vm *vm = vm_of(box, i);
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	*ret = (struct box_vm_info){.state = vm->state,
+		.image = image_ref(&vm->spec->source),
+		.user = vm->user ? vm->user : "root",
+		.accelerator = vm->kvm ? "kvm" : "tcg",
+		.way = vm->current ? guest_way(vm->current->guest) : "",
+		.pid = (int)vm->proc.pid};
+	/* Running is what a VM without an agent does from the start. */
+	if (vm->state == BOX_VM_STARTING && !vm->spec->is_sandbox)
+		ret->state = BOX_VM_RUNNING;
+	if (vm->state == BOX_VM_DEAD)
+		snprintf(ret->error, sizeof(ret->error), "%.500s", vm->death.msg);
+}
+
+static int qemu_shot(
+	struct box *box, const struct op *op, unsigned vm, struct buf *ret, struct err *e)
+{
+	return qemu_screenshot(vm_of(box, vm), op, ret, e);
+}
+
+static int qemu_log_path(
+	struct box *box, unsigned vm, enum box_log which, char **ret, struct err *e)
+{
+	return str_printf(ret, e, "%s/%s.%s", ((struct qemu_box *)box)->dir,
+		vm_of(box, vm)->spec->name, which == BOX_LOG_CONSOLE ? "console.log" : "qemu.log");
+}
+
+const struct driver_ops driver_qemu = {
+	.name = "qemu",
+	.open = qemu_open,
+	.close = qemu_close,
+	.doctor = qemu_doctor_op,
+	.validate = qemu_validate,
+	.create = qemu_create,
+	.destroy = qemu_destroy,
+	.reclaim = qemu_reclaim,
+	.sweep = qemu_sweep,
+	.guest_take = qemu_take,
+	.guest_give = qemu_give,
+	.describe = qemu_describe,
+	.screenshot = qemu_shot,
+	.log_path = qemu_log_path,
+};

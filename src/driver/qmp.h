@@ -1,0 +1,33 @@
+/*
+ * qmp.h - QEMU's monitor on one socket. Any thread may call; one thread, the VM's monitor, reads
+ * the socket and feeds it. QEMU has been close to a hostile guest: what it says is bounded and
+ * checked too.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "util/buf.h"
+#include "util/op.h"
+
+struct qmp;
+
+/* fd is non-blocking and stays the caller's. on_event runs on the feeding thread. */
+int qmp_new(int fd, void (*on_event)(void *arg, const char *name, json_t *data), void *arg,
+	struct qmp **ret, struct err *e);
+void qmp_free(struct qmp *q); /* NULL is fine; nobody may be in qmp_call */
+
+/* The feeding thread: the socket is readable. -1: it ended or talks nonsense, nothing more will
+ * come. */
+int qmp_readable(struct qmp *q, struct err *e);
+/* Every caller, waiting or to come, gets this error. */
+void qmp_fail(struct qmp *q, const struct err *why);
+
+/* args (may be NULL) is stolen. pass_fd >= 0 goes along. ret may be NULL. An error of QEMU's is
+ * ERR_BACKEND with its words. */
+int qmp_call(struct qmp *q, const struct op *op, const char *command, json_t *args, int pass_fd,
+	json_t **ret, struct err *e);
+
+/* Pure: the next line of in, without its end; the bytes it takes up, 0 if there is no whole line
+ * yet. */
+size_t qmp_next_line(struct bytes in, struct bytes *ret_line);
