@@ -1,0 +1,151 @@
+#include "guest/qga-parse.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "guest/base64.h"
+#include "util/str.h"
+
+enum {
+	SENTINEL = 0xff,     /* no byte of JSON */
+	SYNC_LINE_MAX = 256, /* an answer to guest-sync-delimited is far shorter */
+	DEPTH_MAX = 16,
+};
+
+void qga_exit_free(struct qga_exit *x)
+{
+	buf_free(&x->out);
+	buf_free(&x->err);
+}
+
+static int fail_garbage(struct err *e, const char *what)
+{
+	return err_set(e, ERR_UNAVAILABLE, "the guest agent sent %s", what);
+}
+
+/* The JSON parser recurses, so deep nesting would eat the thread's stack. */
+static bool too_deep(struct bytes line)
+{
+	bool quoted = false;
+	int depth = 0;
+
+	for (size_t i = 0; i < line.len; i++) {
+		uint8_t c = line.p[i];
+
+		if (quoted && c == '\\')
+			i++;
+		else if (c == '"')
+			quoted = !quoted;
+		else if (!quoted && (c == '{' || c == '['))
+			depth++;
+		else if (!quoted && (c == '}' || c == ']'))
+			depth--;
+		if (depth > DEPTH_MAX)
+			return true;
+	}
+	return false;
+}
+
+static int fail_agent(json_t *error, struct err *e)
+{
+	const char *class = json_string_value(json_object_get(error, "class"));
+	json_t *text = json_object_get(error, "desc");
+	const char *desc = json_string_value(text);
+	bool unknown;
+	char safe[512];
+
+	if (!class || !desc)
+		return fail_garbage(e, "an error without a description");
+	unknown = strcmp(class, "CommandNotFound") == 0 || strstr(desc, "has been disabled");
+	str_escape(desc, json_string_length(text), safe, sizeof(safe));
+	return err_set(e, unknown ? ERR_UNSUPPORTED : ERR_BACKEND, "guest agent: %s", safe);
+}
+
+int qga_parse_reply(struct bytes line, json_t **ret, struct err *e)
+{
+	auto_json json_t *reply = NULL;
+	json_t *value;
+
+	if (too_deep(line))
+		return fail_garbage(e, "deeply nested JSON");
+	if (json_parse_object(line, &reply, e) < 0)
+		return fail_garbage(e, "something that is not JSON");
+	value = json_object_get(reply, "return");
+	if (value) {
+		*ret = json_incref(value);
+		return 0;
+	}
+	value = json_object_get(reply, "error");
+	if (!value)
+		return fail_garbage(e, "neither a result nor an error");
+	return fail_agent(value, e);
+}
+
+static bool is_sync(struct bytes line, uint64_t id)
+{
+	auto_json json_t *value = NULL;
+	struct err e;
+
+	return line.len <= SYNC_LINE_MAX && qga_parse_reply(line, &value, &e) == 0 &&
+	       json_is_integer(value) && (uint64_t)json_integer_value(value) == id;
+}
+
+size_t qga_find_sync(struct bytes in, uint64_t id, size_t *ret_drop)
+{
+	const uint8_t *end = in.p + in.len, *at = in.p;
+
+	while (at < end && (at = memchr(at, SENTINEL, (size_t)(end - at)))) {
+		const uint8_t *line = at + 1, *newline;
+
+		newline = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
+		if (!newline && end - line <= SYNC_LINE_MAX) {
+			*ret_drop = (size_t)(at - in.p);
+			return 0;
+		}
+		if (newline && is_sync((struct bytes){line, (size_t)(newline - line)}, id))
+			return (size_t)(newline + 1 - in.p);
+		at++;
+	}
+	*ret_drop = in.len;
+	return 0;
+}
+
+static int get_output(json_t *value, const char *name, size_t max, struct buf *ret, struct err *e)
+{
+	json_t *text = json_object_get(value, name);
+
+	if (!text)
+		return 0;
+	if (!json_is_string(text) || json_string_length(text) > base64_len(max) ||
+		!base64_decode(json_string_value(text), json_string_length(text), ret))
+		return fail_garbage(e, "output that is too long or not base64");
+	return 0;
+}
+
+/* Windows has 32-bit exit codes; anything beyond is nonsense. */
+static int get_int(json_t *value, const char *name)
+{
+	json_int_t v = json_integer_value(json_object_get(value, name));
+
+	return v < INT32_MIN || v > UINT32_MAX ? 255 : (int)(int32_t)v;
+}
+
+int qga_parse_status(json_t *value, size_t output_max, struct qga_exit *ret, struct err *e)
+{
+	auto_qga_exit struct qga_exit x = {0};
+
+	if (!json_is_object(value) || !json_is_boolean(json_object_get(value, "exited")))
+		return fail_garbage(e, "no state of the command");
+	if (!json_is_true(json_object_get(value, "exited")))
+		return 0;
+	if (get_output(value, "out-data", output_max, &x.out, e) < 0 ||
+		get_output(value, "err-data", output_max, &x.err, e) < 0)
+		return -1;
+	x.out_cut = json_is_true(json_object_get(value, "out-truncated"));
+	x.err_cut = json_is_true(json_object_get(value, "err-truncated"));
+	x.signal = get_int(value, "signal") & 0x7f;
+	x.code = x.signal ? 128 + x.signal : get_int(value, "exitcode");
+	*ret = x;
+	x = (struct qga_exit){0};
+	return 1;
+}

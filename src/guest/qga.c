@@ -1,0 +1,228 @@
+#include "guest/qga.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "util/auto.h"
+#include "util/io.h"
+
+enum {
+	READ_SIZE = 64 * 1024,
+	/* An abandoned exec's answer may be on its way: two streams of 16 MiB in base64. */
+	DISCARD_MAX = 64 * 1024 * 1024,
+	RESYNC_S = 10, /* an agent that was just starting may have lost the first attempt */
+};
+
+struct qga {
+	int fd;
+	bool in_step; /* no answer is outstanding */
+	struct buf in;
+	size_t searched; /* of in: no newline there */
+};
+
+int qga_open(int fd, struct qga **ret, struct err *e)
+{
+	auto_free struct qga *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return err_oom(e);
+	q->fd = fd;
+	if (fd_set_nonblock(fd, e) < 0)
+		return -1;
+	*ret = take_ptr(&q);
+	return 0;
+}
+
+void qga_close(struct qga *q)
+{
+	if (!q)
+		return;
+	buf_free(&q->in);
+	free(q);
+}
+
+static int fail_closed(struct err *e)
+{
+	return err_set(e, ERR_UNAVAILABLE, "the connection to the guest agent was closed");
+}
+
+static int send_all(struct qga *q, const struct op *op, struct bytes data, struct err *e)
+{
+	while (data.len) {
+		ssize_t sent = send(q->fd, data.p, data.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (sent < 0 && (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN))
+			return fail_closed(e);
+		if (sent < 0 && errno != EAGAIN && errno != EINTR)
+			return err_sys(e, errno, "send to the guest agent");
+		if (sent < 0) {
+			if (op_wait_fd(op, q->fd, POLLOUT, e) < 0)
+				return -1;
+			continue;
+		}
+		data.p += sent;
+		data.len -= (size_t)sent;
+	}
+	return 0;
+}
+
+static int receive(struct qga *q, const struct op *op, struct err *e)
+{
+	ssize_t got = io_fill(op, &q->in, q->fd, READ_SIZE, e);
+
+	if (got == 0)
+		return fail_closed(e);
+	return got < 0 ? -1 : 0;
+}
+
+static void forget_input(struct qga *q)
+{
+	buf_free(&q->in);
+	q->searched = 0;
+}
+
+static int send_sync(struct qga *q, const struct op *op, uint64_t *ret_id, struct err *e)
+{
+	uint32_t id;
+	char text[128];
+	int n;
+
+	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+		return err_sys(e, errno, "getrandom");
+	/* The leading byte makes the agent forget the half of a command that it may have. */
+	n = snprintf(text, sizeof(text),
+		"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%u}}\n", id);
+	if (send_all(q, op, (struct bytes){(const uint8_t *)text, (size_t)n}, e) < 0)
+		return -1;
+	*ret_id = id;
+	return 0;
+}
+
+/* 1: in step; 0: no answer yet when part ended. */
+static int await_sync(struct qga *q, const struct op *part, uint64_t id, struct err *e)
+{
+	size_t discarded = 0;
+
+	for (;;) {
+		size_t drop = 0, end = qga_find_sync(buf_bytes(&q->in), id, &drop);
+
+		buf_drop(&q->in, end ? end : drop);
+		if (end)
+			return 1;
+		discarded += drop;
+		if (discarded > DISCARD_MAX)
+			return err_set(e, ERR_UNAVAILABLE,
+				"the guest agent sent %zu bytes and no answer", discarded);
+		if (receive(q, part, e) < 0)
+			return e->kind == ERR_TIMEOUT ? 0 : -1;
+	}
+}
+
+int qga_sync(struct qga *q, const struct op *op, struct err *e)
+{
+	double patience = RESYNC_S;
+
+	q->in_step = false;
+	forget_input(q);
+	for (;; patience *= 2) {
+		struct op part = op_within(op, patience);
+		uint64_t id = 0;
+		int got;
+
+		if (send_sync(q, op, &id, e) < 0)
+			return -1;
+		got = await_sync(q, &part, id, e);
+		if (got < 0)
+			return -1;
+		if (got > 0)
+			break;
+		/* Only the answer to the last attempt counts; those before it come earlier. */
+		if (op_check(op, e) < 0)
+			return err_wrap(e, "waiting for the guest agent");
+	}
+	q->in_step = true;
+	q->searched = 0;
+	return 0;
+}
+
+/* The line stays in q->in; drop it with its newline. */
+static int await_line(
+	struct qga *q, const struct op *op, size_t max, struct bytes *ret_line, struct err *e)
+{
+	for (;;) {
+		uint8_t *start = buf_data(&q->in), *newline = NULL;
+
+		if (q->in.len > q->searched)
+			newline = memchr(start + q->searched, '\n', q->in.len - q->searched);
+		if (newline && (size_t)(newline - start) <= max) {
+			*ret_line = (struct bytes){start, (size_t)(newline - start)};
+			return 0;
+		}
+		if (newline || q->in.len > max)
+			return err_set(e, ERR_UNAVAILABLE,
+				"the guest agent sent an answer of more than %zu bytes", max);
+		q->searched = q->in.len;
+		if (receive(q, op, e) < 0)
+			return -1;
+	}
+}
+
+static int send_command(
+	struct qga *q, const struct op *op, const struct qga_call *call, struct err *e)
+{
+	auto_json json_t *request = NULL;
+	auto_free char *text = NULL;
+	size_t n;
+
+	if (json_make(&request, e, "{s:s}", "execute", call->command) < 0)
+		return -1;
+	if (call->args && json_object_set(request, "arguments", call->args) < 0)
+		return err_oom(e);
+	if (json_to_str(request, &text, e) < 0)
+		return -1;
+	n = strlen(text);
+	text[n] = '\n'; /* the NUL's place: no copy of what may be megabytes */
+	return send_all(q, op, (struct bytes){(const uint8_t *)text, n + 1}, e);
+}
+
+static int exchange(struct qga *q, const struct op *op, const struct qga_call *call, json_t **ret,
+	struct err *e)
+{
+	struct bytes line;
+	int rc;
+
+	if (send_command(q, op, call, e) < 0 ||
+		await_line(q, op, call->reply_max ? call->reply_max : QGA_REPLY_MAX, &line, e) < 0)
+		return -1;
+	rc = qga_parse_reply(line, ret, e);
+	buf_drop(&q->in, line.len + 1);
+	q->searched = 0;
+	if (rc < 0 && e->kind == ERR_UNAVAILABLE)
+		return -1;
+	/* More than was asked for: an answer to what nobody asked would be next. */
+	q->in_step = q->in.len == 0;
+	return rc;
+}
+
+int qga_call(struct qga *q, const struct op *op, const struct qga_call *call, json_t **ret,
+	struct err *e)
+{
+	if (op_check(op, e) < 0)
+		return -1;
+	if (!q->in_step && qga_sync(q, op, e) < 0)
+		return -1;
+	q->in_step = false;
+	if (exchange(q, op, call, ret, e) < 0)
+		return err_wrap(e, "%s", call->command);
+	return 0;
+}
+
+int qga_ping(struct qga *q, const struct op *op, struct err *e)
+{
+	auto_json json_t *value = NULL;
+
+	return qga_call(q, op, &(struct qga_call){.command = "guest-ping"}, &value, e);
+}
