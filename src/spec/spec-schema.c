@@ -64,9 +64,11 @@ static int text_schema(const struct field *f, json_t **ret, struct err *e)
 	if (!text->free)
 		return json_make(ret, e, "{s:s, s:o, s:o, s:s}", "type", "string", "minLength",
 			limit_json(min), "maxLength", limit_json(max), "pattern", text->pattern);
-	return json_make(ret, e, "{s:s, s:o, s:o, s:s*, s:{s:s}}", "type", "string", "minLength",
-		limit_json(min), "maxLength", limit_json(max), "pattern", text->pattern, "not",
-		"pattern", text->many_lines ? CONTROL_BUT_LINES : CONTROL);
+	/* The inner type matters: without it a null has the pattern too, as all but strings do. */
+	return json_make(ret, e, "{s:s, s:o, s:o, s:s*, s:{s:s, s:s}}", "type", "string",
+		"minLength", limit_json(min), "maxLength", limit_json(max), "pattern",
+		text->pattern, "not", "type", "string", "pattern",
+		text->many_lines ? CONTROL_BUT_LINES : CONTROL);
 }
 
 static int number_schema(const struct field *f, const char *type, json_t **ret, struct err *e)
