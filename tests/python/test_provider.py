@@ -310,6 +310,8 @@ async def test_commands_that_no_system_can_run(runtime_dir: Path, script: Script
     async with running(runtime_dir, script) as (_, environments):
         default = environments["default"]
         nul = await default.exec(["echo", "a\0b"])
+        for more in ({"cwd": "/\0"}, {"user": "a\0"}, {"env": {"A": "\0"}}):
+            assert not (await default.exec(["true"], **more)).success
         large = await default.exec(["echo", *["x" * 100_000] * 50])
         assert (await default.exec(["true"])).success
     assert (nul.success, nul.returncode) == (False, 126)

@@ -62,7 +62,13 @@ def test_does_not_send_what_does_not_fit() -> None:
         encode_frame({}, b"x" * (BLOB_MAX + 1))
 
 
-@pytest.mark.parametrize("value", ["\ud83d", float("nan")])
+@pytest.mark.parametrize("value", ["\ud83d", float("nan"), "\0", "a\0", "\\\0"])
 def test_does_not_send_what_is_not_json(value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         encode_frame({"value": value})
+
+
+@pytest.mark.parametrize("text", [r"\u0000", r"printf '\\u0000'", "\\"])
+def test_an_escape_that_is_only_text_is_sent(text: str) -> None:
+    ((message, _),) = FrameDecoder().feed(joined({"argv": [text]}))
+    assert message["argv"] == [text]

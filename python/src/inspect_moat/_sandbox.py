@@ -229,7 +229,13 @@ class VmSandboxEnvironment(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        if any("\0" in argument for argument in cmd):
+        parts = (
+            *cmd,
+            cwd or "",
+            user or "",
+            *(text for pair in (env or {}).items() for text in pair),
+        )
+        if any("\0" in part for part in parts):
             return refused("a command cannot contain a NUL character")
         # read at each call: Inspect changes it for the duration of a call
         output_max = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -12,6 +13,7 @@ JSON_MAX = 4 * 1024 * 1024
 BLOB_MAX = 1024 * 1024
 
 _HEADER = struct.Struct("<II")
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 Message = dict[str, Any]
 
@@ -28,6 +30,9 @@ def encode_frame(message: Message, blob: bytes | memoryview = b"") -> list[bytes
     """Return the pieces of one frame, to be written one after the other."""
     # allow_nan: NaN is not JSON, and the daemon would close the connection because of it
     text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # The daemon takes no NUL in a string, and a frame that it cannot read ends the connection.
+    if "\\u0000" in text and _ESCAPED_NUL.search(text):
+        raise ValueError("text with a NUL character")
     try:
         head = text.encode("utf-8")
     except UnicodeEncodeError as ex:
