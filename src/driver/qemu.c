@@ -354,7 +354,7 @@ static int qemu_create(struct driver *base, const struct op *op, const char *id,
 	const struct sandbox_spec *spec, struct box **ret, struct err *e)
 {
 	struct op cleanup = op_for_cleanup(CLEANUP_SECONDS);
-	struct qemu_box *b;
+	struct qemu_box *b = NULL;
 	struct err undo;
 
 	if (box_new((struct qemu_driver *)base, id, spec, &b, e) < 0)

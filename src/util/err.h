@@ -28,10 +28,17 @@ struct err {
 	char msg[1024]; /* no secret; one line, but a backend's last words may follow */
 };
 
+/* Shows the compiler that the result is -1, so that it knows which outputs are set. */
+static inline int err_fail(int minus_one)
+{
+	(void)minus_one;
+	return -1;
+}
+
 /* Each returns -1, so that a failure path is one line. errno is passed in, never read behind your
  * back. */
-#define err_set(e, kind, ...) err_set_at(e, kind, __FILE__, __LINE__, __VA_ARGS__)
-#define err_sys(e, eno, ...)  err_sys_at(e, eno, __FILE__, __LINE__, __VA_ARGS__)
+#define err_set(e, kind, ...) err_fail(err_set_at(e, kind, __FILE__, __LINE__, __VA_ARGS__))
+#define err_sys(e, eno, ...)  err_fail(err_sys_at(e, eno, __FILE__, __LINE__, __VA_ARGS__))
 #define err_oom(e)            err_set(e, ERR_INTERNAL, "out of memory")
 PRINTF_LIKE(5, 6)
 int err_set_at(struct err *e, enum err_kind kind, const char *file, int line, const char *fmt, ...);

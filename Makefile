@@ -1,0 +1,45 @@
+# The front door. All building is done by meson; see HACKING.md.
+BUILD := build
+VENV := .venv
+PREFIX ?= /usr/local
+BENCH ?= exec,files,memory
+SECONDS_EACH ?= 60
+MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
+
+.PHONY: all deps demo test bench fuzz install clean
+
+all: deps
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
+	@ninja -C $(BUILD)
+
+deps:
+	@tools/install-deps build
+
+# A real Inspect evaluation in a real VM, without a model account.
+demo: all $(VENV)/installed
+	@tools/install-deps run image
+	@MOAT=$(MOAT) VENV=$(VENV) tools/demo
+
+$(VENV)/installed: python/pyproject.toml python/requirements-dev.txt
+	@tools/install-deps run
+	@tools/make-venv $(VENV)
+
+# Everything; prints "N passed, N failed" at the end.
+test:
+	@tools/install-deps build run image test
+	@tests/run
+
+bench: all $(VENV)/installed
+	@tools/install-deps run image
+	@MOAT_BIN=$(MOAT) $(VENV)/bin/python bench/run.py $(BENCH)
+
+fuzz:
+	@tools/install-deps build test
+	@tests/fuzz/run $(SECONDS_EACH)
+
+install: all
+	@meson setup --reconfigure --prefix $(PREFIX) $(BUILD) >/dev/null
+	@ninja -C $(BUILD) install
+
+clean:
+	@rm -rf $(BUILD) build-* $(VENV)
