@@ -40,7 +40,7 @@ static int send_hello(
 
 	if (got != WIRE_NONCE)
 		return err_sys(e, got < 0 ? errno : EIO, "getrandom");
-	return outbox_send(op, out, hello, (struct bytes){0}, e);
+	return wire_send(op, out, hello, (struct bytes){0}, e);
 }
 
 static int await_reply(

@@ -1,7 +1,7 @@
 /* hello.h - the greeting that opens a runner's line, in a stream that may begin with anything. */
 #pragma once
 
-#include "guest/outbox.h"
+#include "guest/send.h"
 
 /* A HELLO_REPLY frame on the wire; searching may forget all but the last HELLO_REPLY_SIZE - 1. */
 enum { HELLO_REPLY_SIZE = FRAME_HEADER + 1 + 4 + 4 + WIRE_NONCE + 4 };

@@ -14,7 +14,7 @@
 
 #include "guest/hello.h"
 #include "guest/line-ops.h"
-#include "guest/outbox.h"
+#include "guest/send.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/lock.h"
@@ -154,7 +154,7 @@ bool line_failed(struct guest *g)
 static int line_send(const struct op *op, struct line *l, const struct wire_msg *msg,
 	struct bytes body, struct err *e)
 {
-	if (outbox_send(op, &l->out, msg, body, e) == 0)
+	if (wire_send(op, &l->out, msg, body, e) == 0)
 		return 0;
 	if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED)
 		return -1;
@@ -497,7 +497,7 @@ int line_open(const struct op *op, int fd, struct guest **ret, struct err *e)
 	l->pump_op.cancel_fd = -1;
 	pthread_mutex_init(&l->mu, NULL);
 	if (fd_set_nonblock(fd, e) < 0 || op_init(&l->pump_op, "pump", 0, e) < 0 ||
-		outbox_init(&l->out, fd, l->pump_op.cancel_fd, e) < 0)
+		outbox_init(&l->out, fd, l->pump_op.cancel_fd, "the guest", e) < 0)
 		return -1;
 	if (hello_exchange(op, &l->out, &l->in, e) < 0 || pump_start(l, e) < 0)
 		return -1;
