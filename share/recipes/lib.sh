@@ -3,8 +3,8 @@
 # Sourced by the recipes, never run. A recipe is called as: sh RECIPE OUTDIR WORKDIR
 #
 # stdout belongs to progress lines. Everything else, tools included, goes to stderr, and the last
-# line there names the cause of a failure. So a recipe keeps the real stdout on fd 3 and points
-# fd 1 at stderr before it does anything else.
+# line there names the cause of a failure. So recipe_begin keeps the real stdout on fd 3 and points
+# fd 1 at stderr.
 
 set -eu
 umask 022
@@ -12,8 +12,6 @@ LC_ALL=C
 export LC_ALL
 PATH=$PATH:/usr/sbin:/sbin
 export PATH
-
-exec 3>&1 1>&2
 
 # File times inside images: the same packages then give the same bytes.
 # shellcheck disable=SC2034 # for the files that are sourced after this one
@@ -58,6 +56,7 @@ explain_exit() {
 
 # recipe_begin "$@"
 recipe_begin() {
+	exec 3>&1 1>&2
 	[ $# -eq 2 ] || die "usage: sh RECIPE OUTDIR WORKDIR"
 	OUT=$(cd "$1" && pwd) || die "cannot enter the output directory $1"
 	WORK=$(cd "$2" && pwd) || die "cannot enter the work directory $2"
@@ -79,6 +78,7 @@ need_tools() {
 		case " $recipes " in
 		*" $1 "*)
 			command -v "$tool" >/dev/null && continue
+			[ "$tool" != newuidmap ] || [ "$(id -u)" -ne 0 ] || continue # root needs no mapping
 			case "$missing " in
 			*" $package "*) ;;
 			*) missing="$missing $package" ;;
@@ -91,9 +91,12 @@ need_tools() {
 
 # --- apt, private to this build -------------------------------------------------------------------
 
-# The machine's own sources, keys and proxy settings apply; its state and caches are left alone.
-# MOAT_APT_SOURCES names a sources.list to use instead, for machines that are not Debian.
+# apt_setup [SOURCES]: the machine's own sources, keys and proxy settings apply; its state and caches
+# are left alone. MOAT_APT_SOURCES names a sources.list to use instead, for machines that are not
+# Debian; a recipe's SOURCES comes before both.
 apt_setup() {
+	apt_sources=${1:-${MOAT_APT_SOURCES:-}}
+	rm -rf "$WORK/apt"
 	mkdir -p "$WORK/apt/state/lists/partial" "$WORK/apt/cache/archives/partial" "$WORK/apt/new"
 	: >"$WORK/apt/status"
 	cat >"$WORK/apt/conf" <<-CONF
@@ -114,8 +117,8 @@ apt_setup() {
 		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 		Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
 	CONF
-	[ -z "${MOAT_APT_SOURCES:-}" ] || cat >>"$WORK/apt/conf" <<-CONF
-		Dir::Etc::sourcelist "$MOAT_APT_SOURCES";
+	[ -z "$apt_sources" ] || cat >>"$WORK/apt/conf" <<-CONF
+		Dir::Etc::sourcelist "$apt_sources";
 		Dir::Etc::sourceparts "-";
 	CONF
 }

@@ -2,10 +2,11 @@
 # tiny - kernel and initramfs with busybox and the guest agent; runs from memory, needs no disk.
 # For demos and tests.
 
+# shellcheck source-path=SCRIPTDIR
 HERE=$(dirname "$0")
 . "$HERE/lib.sh"
-. "$HERE/linux.sh"
-. "$HERE/rootfs.sh"
+. "$HERE/lib-linux.sh"
+. "$HERE/lib-tiny.sh"
 
 recipe_begin "$@"
 cache_prune

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# rootfs.sh - the tiny system as a directory tree. Sourced after linux.sh by tiny.sh, tiny-disk.sh.
+# lib-tiny.sh - the tiny system as a directory tree. Sourced after lib-linux.sh by tiny.sh, tiny-disk.sh.
 
 # What virtual machines have for hardware, on QEMU and elsewhere.
 TINY_MODULES='virtio_pci virtio_mmio virtio_console virtio_net virtio_blk virtio_scsi virtio-rng

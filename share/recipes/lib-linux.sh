@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# linux.sh - kernels, kernel modules and initramfs archives for the recipes. Sourced after lib.sh.
+# lib-linux.sh - kernels, kernel modules and initramfs archives for the recipes. Sourced after lib.sh.
 
 # Debian's cloud kernel would be smaller, but it has no AHCI, no e1000 and no VM generation id.
 KERNEL_META=linux-image-amd64

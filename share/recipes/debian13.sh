@@ -1,0 +1,11 @@
+#!/bin/sh
+# debian13 - Debian 13 with systemd, the guest agent, python3 and a user with sudo.
+# shellcheck source-path=SCRIPTDIR
+HERE=$(dirname "$0")
+. "$HERE/lib.sh"
+. "$HERE/lib-linux.sh"
+. "$HERE/lib-disk.sh"
+. "$HERE/lib-debian.sh"
+
+recipe_begin "$@"
+debian_build debian13 trixie 'Debian 13 (trixie)'
