@@ -30,15 +30,11 @@ static char *read_golden(const char *name)
 static char *read_expected(const char *name, const char *ending)
 {
 	auto_free char *other = NULL;
-	char *text;
 	struct err e;
 
 	if (str_printf(&other, &e, "%.*s%s", (int)(strrchr(name, '.') - name), name, ending) < 0)
 		return NULL;
-	text = read_golden(other);
-	if (text)
-		text[strcspn(text, "\n") == 0 ? 0 : strlen(text)] = '\0';
-	return text;
+	return read_golden(other);
 }
 
 static int parse_text(const char *text, struct sandbox_spec **ret, struct err *e)
@@ -109,6 +105,30 @@ static int run_golden(void)
 			check_bad(d->d_name, text);
 	}
 	return files;
+}
+
+/* Every example of the documentation is a spec that works. */
+static void check_documentation(void)
+{
+	const char *begin = "```yaml\n";
+	auto_free char *text = NULL;
+	size_t len, examples = 0;
+	struct err e;
+
+	OK(file_read(SPEC_DOC, SPEC_TEXT_MAX, &text, &len, &e) == 0);
+	for (char *at = text; at && (at = strstr(at, begin));) {
+		auto_spec struct sandbox_spec *spec = NULL;
+		char *end = strstr(at + strlen(begin), "```");
+
+		if (!tap_ok(end != NULL, "example %zu has an end", ++examples))
+			return;
+		*end = '\0';
+		if (!tap_ok(parse_text(at + strlen(begin), &spec, &e) == 0, "example %zu is a spec",
+			    examples))
+			printf("# %s\n", e.msg);
+		at = end + 1;
+	}
+	OK(examples >= 4);
 }
 
 static void test_start_order(void)
@@ -214,6 +234,7 @@ static void test_schema(void)
 int main(void)
 {
 	OK(run_golden() >= 60);
+	check_documentation();
 	test_start_order();
 	test_values();
 	test_errors_of_drivers();
