@@ -1,0 +1,37 @@
+/*
+ * agent-run.h - one command in a Linux guest through the plain guest agent and its shell. Not
+ * thread-safe, like the agent's client.
+ */
+#pragma once
+
+#include "guest/guest.h"
+#include "guest/qga.h"
+
+/* The agent keeps QGA_OUTPUT_MAX of a stream, and our own last line is in it too. */
+enum { AGENT_TAIL_MAX = QGA_OUTPUT_MAX - 4096 };
+
+struct agent_run {
+	const char *user, *cwd; /* NULL: root, home */
+	const char *const *argv;
+	const char *const *env; /* may be NULL */
+	struct bytes input;
+	size_t tail_max; /* of each stream, 1 to AGENT_TAIL_MAX */
+	double timeout;  /* 0: none */
+};
+
+struct agent_result {
+	struct guest_exit exit;
+	struct buf out, err; /* the tails */
+};
+void agent_result_free(struct agent_result *r);
+#define auto_agent_result __attribute__((cleanup(agent_result_free)))
+
+/* When op ends first, what the command started is killed before this returns. */
+int agent_run(struct qga *q, const struct op *op, const struct agent_run *run,
+	struct agent_result *ret, struct err *e);
+
+/*
+ * Pure: takes the script's last line, marked with tag, off its stderr and makes a guest_exit of it.
+ * false: there is none.
+ */
+bool agent_parse_end(struct buf *err, const char *tag, struct guest_exit *ret);

@@ -1,0 +1,377 @@
+#include "guest/agent.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "guest/agent-run.h"
+#include "guest/agent-script.h"
+#include "guest/agent-windows.h"
+#include "guest/wire.h"
+#include "util/auto.h"
+#include "util/str.h"
+#include "util/turn.h"
+
+enum {
+	INPUT_MAX = 8 * 1024 * 1024,
+	PIECE = 4 * 1024 * 1024, /* of files, per command */
+	LIST_MAX = AGENT_TAIL_MAX,
+	ERRNO_BASE = 100, /* the scripts' exit codes */
+	ERRNO_LAST = 124,
+};
+
+struct agent {
+	struct guest base; /* first */
+	struct qga *q;
+	struct turn turn;
+};
+
+static struct agent *agent_of(struct guest *g)
+{
+	return (struct agent *)g;
+}
+
+/* Takes input until it ends or there are max bytes of it. 1: it has ended. */
+static int take_input(
+	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e)
+{
+	while (ret->len < max) {
+		struct letter letter;
+		int got = inbox_take(io->in, &letter, e);
+
+		if (got < 0)
+			return -1;
+		if (got == 0) {
+			if (op_wait_fd(op, inbox_fd(io->in), POLLIN, e) < 0)
+				return -1;
+			continue;
+		}
+		if (letter.type == GUEST_LETTER_EOF)
+			return 1;
+		size_t n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
+		int rc = n ? buf_add(ret, buf_data(&letter.data), n, e) : 0;
+
+		buf_free(&letter.data);
+		if (rc < 0)
+			return -1;
+		if (n && io->consumed)
+			io->consumed(io->arg, n);
+	}
+	return 0;
+}
+
+static int take_all_input(
+	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
+{
+	int ended = take_input(op, io, INPUT_MAX + 1, ret, e);
+
+	if (ended < 0)
+		return -1;
+	if (!ended || ret->len > INPUT_MAX)
+		return err_set(e, ERR_LIMIT,
+			"more than %d bytes of input do not pass through the plain guest agent",
+			INPUT_MAX);
+	return 0;
+}
+
+static int give_output(const struct guest_io *io, int stream, const struct buf *data, struct err *e)
+{
+	return data->len ? io->output(io->arg, stream, buf_bytes(data), e) : 0;
+}
+
+static int agent_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
+	const struct guest_io *io, struct guest_exit *ret, struct err *e)
+{
+	struct agent *a = agent_of(g);
+	auto_turn struct turn *held = NULL;
+	auto_buf struct buf input = {0};
+	auto_agent_result struct agent_result r = {0};
+	uint64_t tail = req->capture_max ? req->capture_max : AGENT_TAIL_MAX;
+	struct agent_run run = {
+		.user = req->user,
+		.cwd = req->cwd,
+		.argv = req->argv,
+		.env = req->env,
+		.tail_max = tail < AGENT_TAIL_MAX ? (size_t)tail : AGENT_TAIL_MAX,
+		.timeout = req->timeout,
+	};
+
+	if (req->tty)
+		return err_set(e, ERR_UNSUPPORTED, "no terminal through the plain guest agent");
+	if (req->input && take_all_input(op, io, &input, e) < 0)
+		return -1;
+	run.input = buf_bytes(&input);
+	if (turn_take(&a->turn, op, e) < 0)
+		return -1;
+	held = &a->turn;
+	if (agent_run(a->q, op, &run, &r, e) < 0 || give_output(io, WIRE_STDOUT, &r.out, e) < 0 ||
+		give_output(io, WIRE_STDERR, &r.err, e) < 0)
+		return -1;
+	if (!req->capture_max &&
+		(r.exit.stdout_bytes > r.out.len || r.exit.stderr_bytes > r.err.len))
+		return err_set(e, ERR_LIMIT,
+			"the command wrote more than passes through the plain guest agent (%d "
+			"bytes); only the end was kept",
+			AGENT_TAIL_MAX);
+	*ret = r.exit;
+	return 0;
+}
+
+struct script {
+	const char *text;
+	const char *args[5]; /* NULL at the end */
+	struct bytes input;
+	size_t output_max;
+};
+
+static int fail_script(const struct agent_result *r, const struct guest_path *at, struct err *e)
+{
+	char words[400];
+	size_t n = r->err.len;
+	int code = r->exit.code;
+
+	if (r->exit.stage != GUEST_RAN) {
+		guest_fail(e, (uint32_t)r->exit.sys, at->path, r->exit.message);
+		return -1;
+	}
+	if (code > ERRNO_BASE && code <= ERRNO_LAST)
+		return guest_fail(e, (uint32_t)(code - ERRNO_BASE), at->path, "");
+	while (n && buf_data(&r->err)[n - 1] == '\n')
+		n--;
+	str_escape((const char *)buf_data(&r->err), n, words, sizeof(words));
+	return err_set(e, ERR_BACKEND, "%s", n ? words : "the guest's shell failed");
+}
+
+/* Runs a script as the user in the directory of `at`, to success. Wants the turn held. */
+static int run_script(struct agent *a, const struct op *op, const struct guest_path *at,
+	const struct script *script, struct agent_result *ret, struct err *e)
+{
+	auto_agent_result struct agent_result r = {0};
+	const char *argv[5 + ARRAY_LEN(script->args)] = {"/bin/sh", "-c", script->text, "sh"};
+	struct agent_run run = {
+		.user = at->user,
+		.cwd = at->cwd,
+		.argv = argv,
+		.input = script->input,
+		.tail_max = script->output_max ? script->output_max : 4096,
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(script->args) && script->args[i]; i++)
+		argv[4 + i] = script->args[i];
+	if (agent_run(a->q, op, &run, &r, e) < 0)
+		return -1;
+	if (r.exit.stage != GUEST_RAN || r.exit.code)
+		return fail_script(&r, at, e);
+	if (ret) {
+		*ret = r;
+		r = (struct agent_result){0};
+	}
+	return 0;
+}
+
+static int agent_read(struct guest *g, const struct op *op, const struct guest_path *at,
+	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	struct agent *a = agent_of(g);
+	auto_turn struct turn *held = NULL;
+	uint64_t offset = 0;
+
+	if (turn_take(&a->turn, op, e) < 0)
+		return -1;
+	held = &a->turn;
+	for (;;) {
+		auto_agent_result struct agent_result r = {0};
+		char at_text[24], count[24], head[64];
+		struct script script = {.text = agent_script_read,
+			.args = {at->path, at_text, count},
+			.output_max = PIECE};
+		uint64_t size;
+		uint32_t mode;
+
+		snprintf(at_text, sizeof(at_text), "%" PRIu64, offset);
+		snprintf(count, sizeof(count), "%d", PIECE);
+		if (run_script(a, op, at, &script, &r, e) < 0)
+			return -1;
+		str_escape((const char *)buf_data(&r.err), r.err.len, head, sizeof(head));
+		if (sscanf(head, "%" SCNu64 " %" SCNx32, &size, &mode) != 2)
+			return err_set(e, ERR_UNAVAILABLE, "the guest sent no size of the file");
+		if (max && (size > max || offset + r.out.len > max))
+			return err_set(
+				e, ERR_LIMIT, "the file is larger than %" PRIu64 " bytes", max);
+		if (give_output(io, WIRE_BODY, &r.out, e) < 0)
+			return -1;
+		offset += r.out.len;
+		if (r.out.len < PIECE) {
+			*ret = (struct guest_stat){.size = offset, .mode = mode};
+			return 0;
+		}
+	}
+}
+
+static int agent_write(struct guest *g, const struct op *op, const struct guest_write *req,
+	const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	struct agent *a = agent_of(g);
+	char mode[8] = "";
+	bool append = req->append;
+	uint64_t total = 0;
+	int ended;
+
+	if (req->mode)
+		snprintf(mode, sizeof(mode), "%o", req->mode);
+	do {
+		auto_turn struct turn *held = NULL;
+		auto_buf struct buf piece = {0};
+		struct script script = {
+			.text = agent_script_write,
+			.args = {req->at.path, mode, req->parents ? "1" : "0", append ? "1" : "0"},
+		};
+
+		/* Not while holding the turn: the client may be slow. */
+		ended = take_input(op, io, PIECE, &piece, e);
+		if (ended < 0 || turn_take(&a->turn, op, e) < 0)
+			return -1;
+		held = &a->turn;
+		script.input = buf_bytes(&piece);
+		if (run_script(a, op, &req->at, &script, NULL, e) < 0)
+			return -1;
+		append = true;
+		total += piece.len;
+	} while (!ended);
+	*ret = (struct guest_stat){.size = total, .mode = req->mode};
+	return 0;
+}
+
+/* Walks the two parts of the list script's output side by side. */
+static int give_entries(struct bytes out,
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
+	struct err *e)
+{
+	const char *line = (const char *)out.p;
+	size_t numbers_len = 0, left;
+	const uint8_t *names;
+
+	/* The empty line; there are none before it. */
+	while (numbers_len < out.len && line[numbers_len] != '\n') {
+		const char *end = memchr(line + numbers_len, '\n', out.len - numbers_len);
+
+		if (!end)
+			return err_set(
+				e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
+		numbers_len = (size_t)(end + 1 - line);
+	}
+	if (numbers_len >= out.len)
+		return err_set(e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
+	names = out.p + numbers_len + 1;
+	left = out.len - numbers_len - 1;
+	for (const char *end = line + numbers_len; line < end;
+		line = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1) {
+		struct guest_entry entry = {0};
+		char text[80];
+		size_t n = (size_t)((const char *)memchr(line, '\n', (size_t)(end - line)) - line);
+
+		str_escape(line, n, text, sizeof(text));
+		entry.name = wire_next_string(&names, &left);
+		entry.target = entry.name ? wire_next_string(&names, &left) : NULL;
+		if (!entry.target || sscanf(text, "%" SCNx32 " %" SCNu64 " %" SCNd64, &entry.mode,
+					     &entry.size, &entry.mtime) != 3)
+			return err_set(e, ERR_UNAVAILABLE, "the guest's list of files is broken");
+		if (each(arg, &entry, e) < 0)
+			return -1;
+	}
+	if (left)
+		return err_set(e, ERR_UNAVAILABLE, "the guest's list of files is broken");
+	return 0;
+}
+
+static int agent_list(struct guest *g, const struct op *op, const struct guest_path *at,
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
+	struct err *e)
+{
+	struct agent *a = agent_of(g);
+	auto_agent_result struct agent_result r = {0};
+	struct script script = {
+		.text = agent_script_list, .args = {at->path}, .output_max = LIST_MAX};
+
+	{
+		auto_turn struct turn *held = NULL;
+
+		if (turn_take(&a->turn, op, e) < 0)
+			return -1;
+		held = &a->turn;
+		if (run_script(a, op, at, &script, &r, e) < 0)
+			return -1;
+	}
+	if (r.exit.stdout_bytes > r.out.len)
+		return err_set(e, ERR_LIMIT, "too many files for the plain guest agent");
+	return give_entries(buf_bytes(&r.out), each, arg, e);
+}
+
+static int run_alone(struct agent *a, const struct op *op, const struct guest_path *at,
+	const struct script *script, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+
+	if (turn_take(&a->turn, op, e) < 0)
+		return -1;
+	held = &a->turn;
+	return run_script(a, op, at, script, NULL, e);
+}
+
+static int agent_mkdir(struct guest *g, const struct op *op, const struct guest_path *at,
+	uint32_t mode, struct err *e)
+{
+	char text[8] = "";
+	struct script script = {.text = agent_script_mkdir, .args = {at->path, text}};
+
+	if (mode)
+		snprintf(text, sizeof(text), "%o", mode);
+	return run_alone(agent_of(g), op, at, &script, e);
+}
+
+static int agent_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
+	const char *target, struct err *e)
+{
+	struct script script = {.text = agent_script_symlink, .args = {at->path, target}};
+
+	return run_alone(agent_of(g), op, at, &script, e);
+}
+
+static void agent_free(struct guest *g)
+{
+	struct agent *a = agent_of(g);
+
+	turn_done(&a->turn);
+	free(a);
+}
+
+static const struct guest_ops agent_ops = {
+	.name = "agent",
+	.exec = agent_exec,
+	.read = agent_read,
+	.write = agent_write,
+	.list = agent_list,
+	.mkdir = agent_mkdir,
+	.symlink = agent_symlink,
+	.free = agent_free,
+};
+
+int agent_open(struct qga *q, bool windows, struct guest **ret, struct err *e)
+{
+	struct agent *a;
+
+	if (windows)
+		return agent_windows_open(q, ret, e);
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return err_oom(e);
+	a->base.ops = &agent_ops;
+	a->q = q;
+	if (turn_init(&a->turn, e) < 0) {
+		free(a);
+		return -1;
+	}
+	*ret = &a->base;
+	return 0;
+}
