@@ -121,10 +121,7 @@ static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **re
 				vm->sandbox, vm->spec->name);
 		vm->said_fallback = true;
 	}
-	if (agent_open(vm->qga, windows, ret, e) < 0)
-		return -1;
-	vm->qga = NULL; /* the agent's guest has it now */
-	return 0;
+	return agent_open(vm->qga, windows, ret, e);
 }
 
 static int install_way(struct qemu_vm *vm, struct guest *g, struct err *e)
