@@ -95,6 +95,33 @@ int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err
 	return fail_with(last, res.exit_code, e);
 }
 
+/* QEMU reads what is missing at the end of a file as zeros: a download that was cut short would
+ * become a disk with holes. Its check notices. */
+static int check_whole(const struct op *op, const struct qemu_img *img, struct err *e)
+{
+	enum { CHECK_OK = 0, CHECK_DAMAGED = 2, CHECK_LEAKS = 3, CHECK_UNSUPPORTED = 63 };
+	const char *argv[] = {"prlimit", "--as=4294967296", "--core=0", "--", "qemu-img", "check",
+		"-q", "-f", img->format, IMAGE_PATH, NULL};
+	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
+	struct follow_req req = {.proc = request(img, argv, &fd)};
+	char last[WORDS_LINE_MAX + 1];
+	int code;
+
+	op_progress(op, 0, 0, "checking the disk");
+	if (follow_run(op, &req, last, &code, e) < 0)
+		return err_wrap(e, "checking the disk");
+	switch (code) {
+	case CHECK_OK:
+	case CHECK_LEAKS: /* wasted space in the file, no loss */
+	case CHECK_UNSUPPORTED:
+		return 0;
+	case CHECK_DAMAGED:
+		return err_set(e, ERR_INVALID, "it is damaged, or cut short; see: qemu-img check");
+	default:
+		return fail_with(last, code, e);
+	}
+}
+
 static void on_line(void *arg, const char *line)
 {
 	unsigned hundredths;
@@ -114,6 +141,8 @@ int qemu_img_convert(
 	char last[WORDS_LINE_MAX + 1];
 	int code;
 
+	if (check_whole(op, img, e) < 0)
+		return -1;
 	if (follow_run(op, &req, last, &code, e) < 0)
 		return err_wrap(e, "converting the disk");
 	return code ? fail_with(last, code, e) : 0;

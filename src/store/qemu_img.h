@@ -11,9 +11,9 @@ struct qemu_img {
 	const char *format;    /* what it said */
 };
 
-/* The second look, by qemu-img's own eyes: whole, not encrypted, needs no other file. */
+/* The second look, by qemu-img's own eyes: not encrypted, not absurd, needs no other file. */
 int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err *e);
-/* Writes a qcow2 file to path. */
+/* Checks that nothing of it is missing, and writes a qcow2 file to path. */
 int qemu_img_convert(
 	const struct op *op, const struct qemu_img *img, const char *path, struct err *e);
 
