@@ -213,7 +213,7 @@ static int agent_write(struct guest *g, const struct op *op, const struct guest_
 	const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
 	struct agent *a = agent_of(g);
-	char mode[8] = "";
+	char mode[16] = "";
 	bool append = req->append;
 	uint64_t total = 0;
 	int ended;
@@ -322,7 +322,7 @@ static int run_alone(struct agent *a, const struct op *op, const struct guest_pa
 static int agent_mkdir(struct guest *g, const struct op *op, const struct guest_path *at,
 	uint32_t mode, struct err *e)
 {
-	char text[8] = "";
+	char text[16] = "";
 	struct script script = {.text = agent_script_mkdir, .args = {at->path, text}};
 
 	if (mode)
