@@ -110,6 +110,26 @@ static int check_overlap(const struct networks_spec *net, size_t i, size_t k, st
 	return 0;
 }
 
+/* DNS has no room for more. */
+#define LABEL_MAX 63
+
+static int check_domains(const struct egress_allow *allow, size_t i, struct err *e)
+{
+	for (size_t k = 0; k < allow->n_domains; k++)
+		for (const char *part = allow->domains[k]; *part; part += *part == '.') {
+			size_t len = strcspn(part, ".");
+
+			if (len > LABEL_MAX)
+				return spec_err(e,
+					SPEC_PLACE("networks.vnets[%zu].egress.allow.domains[%zu]",
+						i, k),
+					"has a part of %zu characters; at most %d are allowed", len,
+					LABEL_MAX);
+			part += len;
+		}
+	return 0;
+}
+
 static int check_egress(const struct vnet_spec *vnet, size_t i, struct err *e)
 {
 	const struct egress_spec *out = &vnet->egress;
@@ -130,7 +150,7 @@ static int check_egress(const struct vnet_spec *vnet, size_t i, struct err *e)
 	if (out->mode == SPEC_EGRESS_ALLOW && out->allow.n_domains + out->allow.n_cidrs == 0)
 		return spec_err(e, SPEC_PLACE("networks.vnets[%zu].egress.allow", i),
 			"names no domain and no network; for none write \"deny\"");
-	return 0;
+	return check_domains(&out->allow, i, e);
 }
 
 int spec_check_networks(const struct sandbox_spec *s, struct err *e)

@@ -23,7 +23,7 @@ static const struct words egress_words = WORDS("deny", "open", NULL);
 static const struct words built_in_words =
 	WORDS("ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "tiny");
 
-#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 
 static const struct text_class host_text = {
 	"a host name (letters, digits and hyphens; dots between its parts)",
