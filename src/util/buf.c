@@ -22,7 +22,7 @@ uint8_t *buf_room(struct buf *b, size_t n)
 
 	if (want < n)
 		return NULL;
-	if (b->start + want <= b->cap)
+	if (b->p && b->start + want <= b->cap)
 		return b->p + b->start + b->len;
 	if (b->start && want <= b->cap) {
 		memmove(b->p, b->p + b->start, b->len);
