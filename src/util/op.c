@@ -106,7 +106,7 @@ static int poll_timeout(int64_t deadline_ns)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-/* 1: something is ready; 0: the deadline passed; -1: cancelled or a bug. */
+/* 1: something is ready; 0: the deadline has passed; -1: cancelled or a bug. */
 static int wait_until(
 	const struct op *op, int64_t deadline_ns, struct pollfd *fds, unsigned n, struct err *e)
 {
@@ -125,13 +125,14 @@ static int wait_until(
 			return err_sys(e, errno, "poll");
 		if (ready > 0 && all[n].revents)
 			return fail_cancelled(e);
+		/* Also when something is ready: a peer that never pauses must not outlast it. */
+		if (ready >= 0 && deadline_ns != OP_NO_DEADLINE && now_ns() >= deadline_ns)
+			return 0;
 		if (ready > 0) {
 			for (unsigned i = 0; i < n; i++)
 				fds[i].revents = all[i].revents;
 			return 1;
 		}
-		if (ready == 0 && deadline_ns != OP_NO_DEADLINE && now_ns() >= deadline_ns)
-			return 0;
 	}
 }
 
