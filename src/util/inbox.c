@@ -97,10 +97,14 @@ int inbox_put(struct inbox *in, int type, uint64_t a, uint64_t b, struct bytes d
 			ring_locked(in);
 			return 0;
 		}
+		if (in->closed)
+			*e = in->why;
+		else
+			err_set(e, ERR_LIMIT, "more than %zu bytes are waiting", in->max_bytes);
 	}
 	buf_free(&n->letter.data);
 	free(n);
-	return err_set(e, ERR_LIMIT, "more than %zu bytes are waiting", in->max_bytes);
+	return -1;
 }
 
 void inbox_close(struct inbox *in, const struct err *why)

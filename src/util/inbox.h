@@ -29,7 +29,8 @@ static inline void auto_inboxp(struct inbox **in)
 }
 #define auto_inbox __attribute__((cleanup(auto_inboxp)))
 
-/* Copies the bytes. ERR_LIMIT when full: the sender broke its flow control. */
+/* Copies the bytes. ERR_LIMIT when full: the sender broke its flow control. The closer's reason
+ * once closed. */
 int inbox_put(struct inbox *in, int type, uint64_t a, uint64_t b, struct bytes data, struct err *e);
 /* No more will come: the taker sees inbox_closed() after the last letter, with the reason. */
 void inbox_close(struct inbox *in, const struct err *why);
