@@ -41,7 +41,9 @@ int err_set_at(struct err *e, enum err_kind kind, const char *file, int line, co
 
 int err_sys_at(struct err *e, int eno, const char *file, int line, const char *fmt, ...)
 {
-	char text[128];
+	char buf[128];
+	const char *text = strerror_r(eno, buf, sizeof(buf));
+	size_t room = sizeof(e->msg) - strlen(text) - 2; /* the reason is never cut */
 	va_list ap;
 	size_t used;
 
@@ -50,10 +52,10 @@ int err_sys_at(struct err *e, int eno, const char *file, int line, const char *f
 	e->file = file;
 	e->line = line;
 	va_start(ap, fmt);
-	vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+	vsnprintf(e->msg, room, fmt, ap);
 	va_end(ap);
 	used = strlen(e->msg);
-	snprintf(e->msg + used, sizeof(e->msg) - used, ": %s", strerror_r(eno, text, sizeof(text)));
+	snprintf(e->msg + used, sizeof(e->msg) - used, ": %s", text);
 	return -1;
 }
 
