@@ -187,18 +187,34 @@ char *file_tail(const char *path, size_t max)
 int dir_make(const char *path, mode_t mode, struct err *e)
 {
 	auto_free char *copy = NULL;
+	struct stat st;
 
 	if (str_dup(path, &copy, e) < 0)
 		return -1;
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+	for (char *slash = copy; (slash = strchr(slash, '/')); slash++) {
+		if (slash == copy)
+			continue; /* the root is there */
 		*slash = 0;
 		if (mkdir(copy, mode) < 0 && errno != EEXIST)
 			return err_sys(e, errno, "mkdir %s", copy);
 		*slash = '/';
 	}
-	if (mkdir(copy, mode) < 0 && errno != EEXIST)
+	if (mkdir(copy, mode) == 0)
+		return 0;
+	if (errno != EEXIST || stat(copy, &st) < 0)
 		return err_sys(e, errno, "mkdir %s", copy);
-	return 0;
+	return S_ISDIR(st.st_mode) ? 0 : err_sys(e, ENOTDIR, "%s", copy);
+}
+
+/* Removes a name that is not a directory; a directory that forbids it to us, its owner, gives way.
+ */
+static int remove_name(int dir_fd, const char *name)
+{
+	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EACCES || fchmod(dir_fd, 0700) < 0)
+		return -1;
+	return unlinkat(dir_fd, name, 0);
 }
 
 /* Empties the directory that dir_fd refers to. Takes dir_fd. */
@@ -216,7 +232,7 @@ static int empty_dir(int dir_fd, struct err *e)
 
 		if (strcmp(ent->d_name, ".") == 0 || strcmp(ent->d_name, "..") == 0)
 			continue;
-		if (unlinkat(dir_fd, ent->d_name, 0) == 0 || errno == ENOENT)
+		if (remove_name(dir_fd, ent->d_name) == 0)
 			continue;
 		if (errno != EISDIR && errno != EPERM)
 			return err_sys(e, errno, "remove %s", ent->d_name);
