@@ -80,20 +80,27 @@ static const struct shape subnet_shape = {
 	FIELDS({"cidr", FIELD_IPV4_NET, true, AT(subnet_spec, cidr),
 			.help = "The network, such as 10.0.0.0/24."},
 		{"gateway", FIELD_IPV4, AT(subnet_spec, gateway),
-			.help = "The router's address, announced by DHCP. Without it the subnet has no way out."},
+			.help = "The router's address, announced by DHCP. Without it the subnet "
+				"has no way out."},
 		{"snat", FIELD_BOOL, .preset = "false", AT(subnet_spec, snat),
-			.help = "Translate the addresses of outgoing connections, so that the outside can answer."},
-		{"dhcp_ranges", LIST_AT(subnet_spec, dhcp_ranges), .preset = "[]", .max = 64, PART_ITEM(range_shape),
-			.help = "Without any, DHCP gives addresses only to NICs with an ipv4 of their own."}),
+			.help = "Translate the addresses of outgoing connections, so that the "
+				"outside can answer."},
+		{"dhcp_ranges", LIST_AT(subnet_spec, dhcp_ranges), .preset = "[]", .max = 64,
+			PART_ITEM(range_shape),
+			.help = "Without any, DHCP gives addresses only to NICs with an ipv4 of "
+				"their own."}),
 };
 
 static const struct shape allow_shape = {
-	.title = "egress_allow", .help = "What may be reached outside. At least one domain or network.",
+	.title = "egress_allow", .help = "What may be reached outside. At least one domain or "
+		"network.",
 	.size = sizeof(struct egress_allow),
-	FIELDS({"domains", LIST_AT(egress_allow, domains), .preset = "[]", .max = 256, TEXT_ITEM(domain_text, 253),
+	FIELDS({"domains", LIST_AT(egress_allow, domains), .preset = "[]", .max = 256,
+			TEXT_ITEM(domain_text, 253),
 			.help = "Names; *.example.org stands for all names below example.org."},
 		{"cidrs", LIST_AT(egress_allow, cidrs), .preset = "[]", .max = 256,
-			.item = &(const struct field){.kind = FIELD_IPV4_NET}, .help = "IPv4 networks."},
+			.item = &(const struct field){.kind = FIELD_IPV4_NET},
+			.help = "IPv4 networks."},
 		{"ports", LIST_AT(egress_allow, ports), .preset = "[]", .max = 256,
 			.item = &(const struct field){.kind = FIELD_WHOLE, .min = 1, .max = 65535},
 			.help = "Only these ports of them; none listed: all."}),
@@ -107,9 +114,11 @@ static const struct shape egress_shape = {
 };
 
 static const struct shape vnet_shape = {
-	.title = "vnet", .help = "A virtual network: a switch that only this sandbox is plugged into.",
+	.title = "vnet", .help = "A virtual network: a switch that only this sandbox is plugged "
+		"into.",
 	.size = sizeof(struct vnet_spec),
-	FIELDS({"alias", FIELD_TEXT, true, AT(vnet_spec, alias), .min = 1, .max = 256, .text = &any_line,
+	FIELDS({"alias", FIELD_TEXT, true, AT(vnet_spec, alias), .min = 1, .max = 256,
+			.text = &any_line,
 			.help = "The name by which NICs refer to it."},
 		{"vlan_aware", FIELD_BOOL, .preset = "false", AT(vnet_spec, vlan_aware),
 			.help = "Let VLAN tags through, and NICs have a vlan_tag."},
@@ -117,38 +126,49 @@ static const struct shape vnet_shape = {
 			.help = "Serve DHCP and DNS here. Absent: as networks.dhcp says."},
 		{"egress", FIELD_PART, AT(vnet_spec, egress), .shape = &egress_shape,
 			.help = "Absent: \"open\" if a subnet has snat, else \"deny\"."},
-		{"subnets", LIST_AT(vnet_spec, subnets), .preset = "[]", .max = 16, PART_ITEM(subnet_shape),
+		{"subnets", LIST_AT(vnet_spec, subnets), .preset = "[]", .max = 16,
+			PART_ITEM(subnet_shape),
 			.help = "None: a bare switch; the VMs sort out addresses themselves."}),
 };
 
 static const struct shape networks_shape = {
 	.title = "networks", .size = sizeof(struct networks_spec),
-	.help = "\"auto\": one isolated network for all VMs. \"none\": no network. An object: these networks. "
+	.help = "\"auto\": one isolated network for all VMs. \"none\": no network. An object: "
+		"these networks. "
 		"null: none; with the proxmox driver, the networks that are on the server.",
 	.words = &network_words, .object_word = SPEC_NET_VNETS,
 	.null_stands = true, .null_word = SPEC_NET_EXISTING,
-	FIELDS({"vnets", LIST_AT(networks_spec, vnets), .required = true, .min = 1, .max = SPEC_VNETS_MAX,
-			PART_ITEM(vnet_shape), .help = "The virtual networks; the first is where VMs go by default."},
+	FIELDS({"vnets", LIST_AT(networks_spec, vnets), .required = true, .min = 1,
+			.max = SPEC_VNETS_MAX,
+			PART_ITEM(vnet_shape),
+			.help = "The virtual networks; the first is where VMs go by default."},
 		{"dhcp", FIELD_BOOL, .preset = "true", AT(networks_spec, dhcp),
 			.help = "The default for the vnets' dhcp."}),
 };
 
 static const struct shape source_shape = {
-	.title = "source", .size = sizeof(struct source_spec), .one_member = true, .short_for = "image",
-	.help = "What the VM's disk is made from: exactly one of these. A text alone names an image.",
-	FIELDS({"image", FIELD_TEXT, AT(source_spec, image), .min = 1, .max = 128, .text = &name_text,
+	.title = "source", .size = sizeof(struct source_spec), .one_member = true,
+	.short_for = "image",
+	.help = "What the VM's disk is made from: exactly one of these. A text alone names an "
+		"image.",
+	FIELDS({"image", FIELD_TEXT, AT(source_spec, image), .min = 1, .max = 128,
+			.text = &name_text,
 			.help = "An image of the store, by name or by the start of its digest."},
-		{"built_in", FIELD_TEXT, AT(source_spec, built_in), .min = 1, .max = 64, .words = &built_in_words,
+		{"built_in", FIELD_TEXT, AT(source_spec, built_in), .min = 1, .max = 64,
+			.words = &built_in_words,
 			.text = &any_line, .help = "A system that moat knows how to get or build."},
 		{"ova", FIELD_TEXT, AT(source_spec, ova), .min = 2, .max = 4000, .text = &path_text,
 			.help = "An OVA file on the daemon's machine."},
-		{"existing_vm_template_tag", FIELD_TEXT, AT(source_spec, template_tag), .min = 1, .max = 128,
-			.text = &name_text, .help = "The tag of a template on the Proxmox server."}),
+		{"existing_vm_template_tag", FIELD_TEXT, AT(source_spec, template_tag), .min = 1,
+			.max = 128,
+			.text = &name_text, .help = "The tag of a template on the Proxmox "
+				"server."}),
 };
 
 static const struct shape nic_shape = {
 	.title = "nic", .help = "A network card.", .size = sizeof(struct nic_spec),
-	FIELDS({"vnet", FIELD_TEXT, true, AT(nic_spec, vnet), .min = 1, .max = 256, .text = &any_line,
+	FIELDS({"vnet", FIELD_TEXT, true, AT(nic_spec, vnet), .min = 1, .max = 256,
+			.text = &any_line,
 			.help = "The alias of the network that it is plugged into."},
 		{"mac", FIELD_MAC, AT(nic_spec, mac), .help = "Absent: moat chooses one."},
 		{"ipv4", FIELD_IPV4, AT(nic_spec, ipv4),
@@ -158,18 +178,24 @@ static const struct shape nic_shape = {
 };
 
 static const struct shape health_shape = {
-	.title = "healthcheck", .help = "A command that says when the VM is ready: it exits with 0.",
+	.title = "healthcheck", .help = "A command that says when the VM is ready: it exits with "
+		"0.",
 	.size = sizeof(struct healthcheck_spec),
 	FIELDS({"test", LIST_AT(healthcheck_spec, test), .required = true, .min = 1, .max = 256,
-			.item = &(const struct field){.kind = FIELD_TEXT, .text = &any_text, .max = 65536},
+			.item = &(const struct field){.kind = FIELD_TEXT, .text = &any_text,
+			.max = 65536},
 			.help = "The program and its arguments; no shell is involved."},
-		{"interval", FIELD_NUMBER, .preset = "5", AT(healthcheck_spec, interval), .min = 0.1, .max = 3600,
+		{"interval", FIELD_NUMBER, .preset = "5", AT(healthcheck_spec, interval),
+			.min = 0.1, .max = 3600,
 			.help = "Seconds from one try to the next."},
-		{"timeout", FIELD_WHOLE, .preset = "30", AT(healthcheck_spec, timeout), .min = 1, .max = 3600,
+		{"timeout", FIELD_WHOLE, .preset = "30", AT(healthcheck_spec, timeout), .min = 1,
+			.max = 3600,
 			.help = "Seconds that one try may take."},
-		{"retries", FIELD_WHOLE, .preset = "60", AT(healthcheck_spec, retries), .min = 1, .max = 10000,
+		{"retries", FIELD_WHOLE, .preset = "60", AT(healthcheck_spec, retries), .min = 1,
+			.max = 10000,
 			.help = "Tries that may fail one after another."},
-		{"start_period", FIELD_NUMBER, .preset = "0", AT(healthcheck_spec, start_period), .max = 86400,
+		{"start_period", FIELD_NUMBER, .preset = "0", AT(healthcheck_spec, start_period),
+			.max = 86400,
 			.help = "Seconds at the start in which failed tries do not count."}),
 };
 
@@ -177,45 +203,59 @@ static const struct shape health_shape = {
 static const struct shape cloud_shape = {
 	.title = "cloud_init", .help = "Data for cloud-init in the guest, passed on as it is.",
 	.size = sizeof(struct cloud_init_spec),
-	FIELDS({"user_data", FIELD_TEXT, AT(cloud_init_spec, user_data), .max = CLOUD_TEXT_MAX, .text = &any_text},
-		{"meta_data", FIELD_TEXT, AT(cloud_init_spec, meta_data), .max = CLOUD_TEXT_MAX, .text = &any_text},
-		{"network_config", FIELD_TEXT, AT(cloud_init_spec, network_config), .max = CLOUD_TEXT_MAX,
+	FIELDS({"user_data", FIELD_TEXT, AT(cloud_init_spec, user_data), .max = CLOUD_TEXT_MAX,
+			.text = &any_text},
+		{"meta_data", FIELD_TEXT, AT(cloud_init_spec, meta_data), .max = CLOUD_TEXT_MAX,
+			.text = &any_text},
+		{"network_config", FIELD_TEXT, AT(cloud_init_spec, network_config),
+			.max = CLOUD_TEXT_MAX,
 			.text = &any_text}),
 };
 
 static const struct shape vm_shape = {
 	.title = "vm", .help = "A virtual machine.", .size = sizeof(struct vm_spec),
 	FIELDS({"name", FIELD_TEXT, AT(vm_spec, name), .min = 1, .max = 63, .text = &host_text,
-			.help = "A host name. Only the first sandbox VM may go without: it is \"default\"."},
+			.help = "A host name. Only the first sandbox VM may go without: it is "
+				"\"default\"."},
 		{"source", FIELD_PART, AT(vm_spec, source), .shape = &source_shape,
 			.help = "Needed, except with the vagrant driver."},
-		{"ram_mb", FIELD_WHOLE, .preset = "2048", AT(vm_spec, ram_mb), .min = 64, .max = 4194304,
+		{"ram_mb", FIELD_WHOLE, .preset = "2048", AT(vm_spec, ram_mb), .min = 64,
+			.max = 4194304,
 			.help = "Memory in MiB."},
 		{"vcpus", FIELD_WHOLE, .preset = "2", AT(vm_spec, vcpus), .min = 1, .max = 512,
 			.help = "Virtual processors."},
 		{"disk_gb", FIELD_WHOLE, AT(vm_spec, disk_gb), .min = 1, .max = 65536,
 			.help = "Grow the disk to this many GiB. Absent: as large as the image."},
 		{"nics", LIST_AT(vm_spec, nics), .max = SPEC_NICS_MAX, PART_ITEM(nic_shape),
-			.help = "Absent or null: one card on the first network (with a template: its own cards). []: none."},
+			.help = "Absent or null: one card on the first network (with a template: "
+				"its own cards). []: none."},
 		{"is_sandbox", FIELD_BOOL, .preset = "true", AT(vm_spec, is_sandbox),
 			.help = "Commands can be run in it. False: it only runs."},
-		{"uefi_boot", FIELD_BOOL, .preset = "false", AT(vm_spec, uefi_boot), .help = "Start with UEFI, not BIOS."},
-		{"disk_controller", FIELD_WORD, AT(vm_spec, disk_controller), .words = &spec_words_disk,
+		{"uefi_boot", FIELD_BOOL, .preset = "false", AT(vm_spec, uefi_boot),
+			.help = "Start with UEFI, not BIOS."},
+		{"disk_controller", FIELD_WORD, AT(vm_spec, disk_controller),
+			.words = &spec_words_disk,
 			.help = "Absent: the driver's choice."},
-		{"nic_controller", FIELD_WORD, AT(vm_spec, nic_controller), .words = &spec_words_nic,
+		{"nic_controller", FIELD_WORD, AT(vm_spec, nic_controller),
+			.words = &spec_words_nic,
 			.help = "Absent: the driver's choice."},
-		{"os_type", FIELD_WORD, .preset = "\"l26\"", AT(vm_spec, os_type), .words = &spec_words_os,
-			.help = "The kind of system, in Proxmox's names; l26 is any Linux of today."},
+		{"os_type", FIELD_WORD, .preset = "\"l26\"", AT(vm_spec, os_type),
+			.words = &spec_words_os,
+			.help = "The kind of system, in Proxmox's names; l26 is any Linux of "
+				"today."},
 		{"cpu", FIELD_TEXT, AT(vm_spec, cpu), .min = 1, .max = 256, .text = &cpu_text,
 			.help = "The CPU model. Absent: the driver's choice."},
 		{"vga", FIELD_WORD, .preset = "\"none\"", AT(vm_spec, vga), .words = &vga_words,
 			.help = "A graphics card; screenshots need \"std\"."},
-		{"tablet", FIELD_BOOL, .preset = "false", AT(vm_spec, tablet), .help = "A USB tablet as the pointer."},
+		{"tablet", FIELD_BOOL, .preset = "false", AT(vm_spec, tablet),
+			.help = "A USB tablet as the pointer."},
 		{"firewall", FIELD_BOOL, .preset = "false", AT(vm_spec, firewall),
 			.help = "Turn on the Proxmox firewall on its NICs."},
-		{"await_before_next_vm", FIELD_BOOL, .preset = "false", AT(vm_spec, await_before_next_vm),
+		{"await_before_next_vm", FIELD_BOOL, .preset = "false",
+			AT(vm_spec, await_before_next_vm),
 			.help = "Start the VMs listed after it only when it is ready."},
-		{"depends_on", LIST_AT(vm_spec, depends_on), .preset = "[]", .max = SPEC_VMS_MAX - 1, TEXT_ITEM(host_text, 63),
+		{"depends_on", LIST_AT(vm_spec, depends_on), .preset = "[]",
+			.max = SPEC_VMS_MAX - 1, TEXT_ITEM(host_text, 63),
 			.help = "Names of VMs that must be ready before this one starts."},
 		{"healthcheck", FIELD_OBJECT, AT(vm_spec, healthcheck), .shape = &health_shape,
 			.help = "Absent: it is ready as soon as it answers."},
@@ -227,15 +267,20 @@ static const struct shape vm_shape = {
 };
 
 const struct shape spec_shape = {
-	.title = "sandbox", .help = "A moat sandbox: virtual machines and the networks between them.",
+	.title = "sandbox", .help = "A moat sandbox: virtual machines and the networks between "
+		"them.",
 	.size = sizeof(struct sandbox_spec),
-	FIELDS({"driver", FIELD_WORD, .preset = "\"qemu\"", AT(sandbox_spec, driver), .words = &spec_words_driver,
+	FIELDS({"driver", FIELD_WORD, .preset = "\"qemu\"", AT(sandbox_spec, driver),
+			.words = &spec_words_driver,
 			.help = "Who makes the VMs."},
-		{"pool", FIELD_TEXT, AT(sandbox_spec, pool), .min = 1, .max = 64, .text = &name_text,
+		{"pool", FIELD_TEXT, AT(sandbox_spec, pool), .min = 1, .max = 64,
+			.text = &name_text,
 			.help = "Which group of servers. Absent: the driver's default."},
 		{"vms", LIST_AT(sandbox_spec, vms), .required = true, .min = 1, .max = SPEC_VMS_MAX,
-			PART_ITEM(vm_shape), .help = "The virtual machines, in the order in which they start."},
-		{"networks", FIELD_PART, .preset = "\"auto\"", AT(sandbox_spec, networks), .shape = &networks_shape},
+			PART_ITEM(vm_shape), .help = "The virtual machines, in the order in which "
+				"they start."},
+		{"networks", FIELD_PART, .preset = "\"auto\"", AT(sandbox_spec, networks),
+			.shape = &networks_shape},
 		{"native", FIELD_NATIVE, .preset = "{}", AT(sandbox_spec, native),
 			.help = "Settings for the driver alone, for the sandbox as a whole."}),
 };
