@@ -78,6 +78,13 @@ __attribute__((unused)) static int entries_in(const char *path)
 	return d ? n : -1;
 }
 
+/* Closes what this process inherited besides stdio, so that a test can count fds. */
+__attribute__((unused)) static void forget_inherited_fds(void)
+{
+	if (close_range(3, ~0U, 0) < 0)
+		abort();
+}
+
 /* Looks again and again until the condition holds, at most 30 s; the value is whether it does. */
 #define EVENTUALLY(cond)                                                                           \
 	({                                                                                         \

@@ -1,0 +1,267 @@
+/* Nothing that was started below a guard outlives it, whoever dies and however. */
+#include "util/guard.h"
+
+#include <ctype.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include "tap.h"
+#include "scratch.h"
+#include "util/proc.h"
+
+static char marker[64]; /* an argument of sleep that only this test's processes have */
+
+/* Whether one argument of this NUL-separated command line is the marker. */
+static bool has_marker(const char *args, size_t len)
+{
+	for (const char *a = args; a < args + len; a += strlen(a) + 1)
+		if (strcmp(a, marker) == 0)
+			return true;
+	return false;
+}
+
+/* Processes that sleep for our number of seconds: the leaves of the trees below. */
+static unsigned sleepers(void)
+{
+	auto_dir DIR *d = opendir("/proc");
+	struct dirent *ent;
+	unsigned n = 0;
+
+	while (d && (ent = readdir(d))) {
+		auto_free char *args = NULL;
+		char path[300];
+		struct err e;
+		size_t len;
+
+		snprintf(path, sizeof(path), "/proc/%s/cmdline", ent->d_name);
+		if (isdigit((unsigned char)ent->d_name[0]) &&
+			file_read(path, 1 << 20, &args, &len, &e) == 0 &&
+			strcmp(args, "sleep") == 0)
+			n += has_marker(args, len);
+	}
+	return n;
+}
+
+/* Three leaves: a child, one in a session of its own, one that also lost its parent. */
+static int start_tree(bool isolate, struct proc *ret, struct err *e)
+{
+	char script[300];
+	const char *argv[] = {"sh", "-c", script, NULL};
+	struct proc_req req = {.argv = argv, .guard = self, .guard_isolate = isolate};
+
+	snprintf(script, sizeof(script),
+		"setsid sleep %s & (setsid sh -c 'trap \"\" TERM HUP; sleep %s; :' &) ; sleep %s; "
+		":",
+		marker, marker, marker);
+	return proc_start(&req, ret, e);
+}
+
+static void test_lifeline(bool isolate)
+{
+	auto_proc struct proc p = PROC_NONE;
+	struct err e;
+	int pid;
+
+	OK(start_tree(isolate, &p, &e) == 0 && p.lifeline >= 0);
+	pid = p.pid;
+	OK(EVENTUALLY(sleepers() == 3));
+	proc_kill(&p);
+	OK(sleepers() == 0); /* at once: proc_kill returns when all is over */
+	OK(kill(pid, 0) < 0 && errno == ESRCH);
+}
+
+/* What a killed daemon leaves: this program again, which starts a tree and waits to be killed. */
+static int be_parent(bool isolate)
+{
+	struct proc p;
+	struct err e;
+
+	if (start_tree(isolate, &p, &e) < 0)
+		return 1;
+	pause();
+	return 0;
+}
+
+static void test_parent_killed(bool isolate)
+{
+	const char *argv[] = {self, isolate ? "parent-isolate" : "parent", marker, NULL};
+	struct proc_req req = {.argv = argv};
+	auto_proc struct proc p = PROC_NONE;
+	struct op op = op_for_cleanup(30);
+	struct err e;
+	int code = 0;
+
+	OK(proc_start(&req, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 3));
+	OK(kill(p.pid, SIGKILL) == 0); /* only itself, not its group */
+	OK(proc_wait(&op, &p, &code, &e) == 0 && code == 137);
+	OK(EVENTUALLY(sleepers() == 0));
+}
+
+/* The pid namespace is the second wall: even the guard's own death takes all along. */
+static void test_guard_killed(void)
+{
+	auto_proc struct proc p = PROC_NONE;
+	struct err e;
+
+	OK(start_tree(true, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 3));
+	OK(kill(p.pid, SIGKILL) == 0);
+	OK(EVENTUALLY(sleepers() == 0));
+}
+
+static int run(const char *script, bool isolate, struct proc_result *ret)
+{
+	struct proc_req req = {.argv = (const char *[]){"sh", "-c", script, NULL},
+		.out_max = 4096,
+		.guard = self,
+		.guard_isolate = isolate};
+	struct op op = op_for_cleanup(60);
+	struct err e;
+
+	if (proc_run(&op, &req, ret, &e) == 0)
+		return ret->exit_code;
+	printf("# %s\n", e.msg);
+	return -1;
+}
+
+/* The command's own end ends what it left behind, too. */
+static void test_codes(bool isolate)
+{
+	static const struct {
+		const char *script;
+		int code;
+	} rows[] = {{"exit 0", 0}, {"exit 37", 37}, {"kill -TERM $$; sleep 100", 143}};
+	auto_proc_result struct proc_result res = {0};
+	char script[100];
+
+	/* The first process of a pid namespace is deaf to signals of its own making. */
+	for (unsigned i = 0; i < (isolate ? 2 : 3); i++)
+		tap_ok(run(rows[i].script, isolate, &res) == rows[i].code, "%s", rows[i].script);
+	snprintf(script, sizeof(script), "setsid sleep %s >&2 & exit 5", marker);
+	OK(run(script, isolate, &res) == 5 && sleepers() == 0);
+}
+
+static void test_bad_command(void)
+{
+	struct proc_req req = {.argv = (const char *[]){"moat-no-such-program", NULL},
+		.out_max = 4096,
+		.guard = self};
+	auto_proc_result struct proc_result res = {0};
+	struct op op = op_for_cleanup(60);
+	struct err e;
+
+	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == 127);
+	OK(buf_add(&res.err, "", 1, &e) == 0 &&
+		strstr((char *)buf_data(&res.err), "cannot run moat-no-such-program: No such"));
+	OK(guard_main(2, (char *[]){(char *)"guard", (char *)"x", NULL}) == 2);
+}
+
+/* No fd of the guard's reaches the command: it could hold the lifeline or read it. */
+static void test_fds(void)
+{
+	auto_proc_result struct proc_result res = {0};
+	struct err e;
+
+	OK(run("ls /proc/$$/fd | tr '\\n' ' '", false, &res) == 0);
+	OK(buf_add(&res.out, "", 1, &e) == 0);
+	STR_IS((char *)buf_data(&res.out), "0 1 2 ");
+}
+
+static bool can_unshare(void)
+{
+	int status = 1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWPID | CLONE_NEWNET) < 0);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static void test_isolated_as_nobody(void)
+{
+	auto_proc_result struct proc_result res = {0};
+	char net[64] = "", pid_ns[64] = "", got_net[64] = "", got_pid_ns[64] = "", caps[64] = "";
+	int uid = -1, gid = -1, pid = -1;
+	struct err e;
+
+	OK(readlink("/proc/self/ns/net", net, sizeof(net) - 1) > 0);
+	OK(readlink("/proc/self/ns/pid", pid_ns, sizeof(pid_ns) - 1) > 0);
+	OK(run("echo $$ $(id -u) $(id -g) $(readlink /proc/self/ns/net /proc/self/ns/pid)"
+	       " $(grep CapEff /proc/self/status)",
+		   true, &res) == 0);
+	OK(buf_add(&res.out, "", 1, &e) == 0 &&
+		sscanf((char *)buf_data(&res.out), "%d %d %d %63s %63s CapEff: %63s", &pid, &uid,
+			&gid, got_net, got_pid_ns, caps) == 6);
+	OK(pid == 1 && uid == 65534 && gid == 65534);
+	OK(got_net[0] && strcmp(net, got_net) != 0);
+	OK(got_pid_ns[0] && strcmp(pid_ns, got_pid_ns) != 0);
+	STR_IS(caps, "0000000000000000");
+}
+
+/* Root in a container often may not make namespaces: it must get a command that is not root, even
+ * so. */
+static void test_weak_root(void)
+{
+	auto_proc_result struct proc_result res = {0};
+	struct op op = op_for_cleanup(60);
+	int lifeline[2];
+	struct err e;
+
+	OK(pipe2(lifeline, O_CLOEXEC) == 0);
+	struct proc_fd fd = {.fd = lifeline[0], .as = 150};
+	struct proc_req req = {.argv = (const char *[]){self, "weak-guard", "--isolate", "150",
+				       "--", "id", "-u", NULL},
+		.out_max = 4096,
+		.fds = &fd,
+		.n_fds = 1};
+	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == 0);
+	OK(buf_add(&res.out, "", 1, &e) == 0);
+	STR_IS((char *)buf_data(&res.out), "65534\n");
+	close(lifeline[0]);
+	close(lifeline[1]);
+}
+
+static int be_weak_guard(char **argv)
+{
+	argv[1] = (char *)"guard";
+	if (prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0)
+		execv("/proc/self/exe", argv);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "weak-guard") == 0)
+		return be_weak_guard(argv);
+	if (argc > 1 && strcmp(argv[1], "guard") == 0)
+		return guard_main(argc - 1, argv + 1);
+	forget_inherited_fds();
+	scratch_begin();
+	if (argc > 2) {
+		rmdir(scratch);
+		snprintf(marker, sizeof(marker), "%s", argv[2]);
+		return be_parent(strcmp(argv[1], "parent-isolate") == 0);
+	}
+	snprintf(marker, sizeof(marker), "4000.%d", (int)getpid());
+	test_lifeline(false);
+	test_parent_killed(false);
+	test_codes(false);
+	test_bad_command();
+	test_fds();
+	if (can_unshare()) {
+		test_lifeline(true);
+		test_parent_killed(true);
+		test_guard_killed();
+		test_codes(true);
+		if (getuid() == 0)
+			test_isolated_as_nobody();
+	} else {
+		printf("# no namespaces here: isolation is not tested\n");
+	}
+	if (getuid() == 0)
+		test_weak_root();
+	scratch_end();
+	return tap_done();
+}
