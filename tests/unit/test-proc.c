@@ -105,15 +105,14 @@ static void test_fds(void)
 	struct err e;
 
 	snprintf(script, sizeof(script),
-		"echo to-a >&%d; echo to-b >&%d; echo again-a >&9; ls /proc/$$/fd | tr '\\n' ' '",
-		b, a);
+		"echo to-a >&%d; echo to-b >&%d; echo again-a >&9; ls /proc/$$/fd; :", b, a);
 	req.argv = SH(script);
 	OK(a < 9 && b < 9 && proc_run(&op, &req, &res, &e) == 0);
 	in_a = get_file(at("a"));
 	in_b = get_file(at("b"));
 	STR_IS(in_a, "to-a\nagain-a\n");
 	STR_IS(in_b, "to-b\n");
-	snprintf(script, sizeof(script), "0 1 2 %d %d 9 ", a < b ? a : b, a < b ? b : a);
+	snprintf(script, sizeof(script), "0\n1\n2\n%d\n%d\n9\n", a < b ? a : b, a < b ? b : a);
 	STR_IS(text_of(&res.out), script);
 	OK(fcntl(a, F_GETFD) == FD_CLOEXEC); /* still ours, and unchanged */
 }
