@@ -1,0 +1,107 @@
+"""SIGKILL of the client, the daemon or QEMU at any instant leaves nothing that the next start does not remove."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import pytest
+
+from home import TINY, Home, kill
+
+RUNS_WHILE_MAKING = int(os.environ.get("MOAT_FAULT_RUNS", "150"))
+ROUNDS_WHILE_USING = 8
+KILLS_OF_CLIENTS = 7  # in each of those rounds, before the end of the daemon or QEMU
+
+SEED = int(os.environ.get("MOAT_FAULT_SEED", str(time.time_ns() % 2**32)))
+
+
+@pytest.fixture(scope="module")
+def faulty(images: None):  # type: ignore[no-untyped-def]
+    home = Home()
+    print(f"MOAT_FAULT_SEED={SEED}")
+    yield home
+    home.close()
+
+
+def instant(rng: random.Random) -> float:
+    """Mostly in the first moments, when most is made; sometimes while the guest boots."""
+    return rng.choice([rng.uniform(0, 0.08), rng.uniform(0, 0.4), rng.uniform(0, 4)])
+
+
+def strike(home: Home, rng: random.Random, client_pid: int) -> str:
+    victim = rng.choice(["client", "daemon", "qemu"])
+    if victim == "client":
+        kill(client_pid)
+    elif victim == "daemon":
+        home.kill_daemon()
+    else:
+        for pid in home.qemu_pids():
+            kill(pid)
+    return victim
+
+
+def test_kill_while_making(faulty: Home) -> None:
+    rng = random.Random(SEED)
+    spec = faulty.spec(TINY)
+    for run in range(RUNS_WHILE_MAKING):
+        client = faulty.start("up", spec)
+        time.sleep(instant(rng))
+        victim = strike(faulty, rng, client.pid)
+        if victim == "qemu" and rng.random() < 0.9:
+            # It may have been too early for QEMU; whoever is left is killed too, so that the run ends.
+            time.sleep(rng.uniform(0, 0.1))
+            faulty.kill_daemon()
+        elif victim == "qemu":
+            client.wait(120)
+            faulty.run("rm", "--all")
+        client.wait(120)
+        faulty.ok("ls")  # the next daemon, if the last one is gone
+        try:
+            faulty.assert_nothing_left()
+        except AssertionError as ex:
+            raise AssertionError(f"run {run}, {victim} killed, seed {SEED}: {ex}") from ex
+
+
+def use(home: Home, rng: random.Random, sandbox: str, big: str) -> list[str]:
+    return rng.choice(
+        [
+            ["exec", sandbox, "--", "sleep", "30"],
+            ["exec", sandbox, "--", "sh", "-c", "yes | head -c 20000000"],
+            ["exec", "-i", sandbox, "--", "sh", "-c", "cat > /dev/null; sleep 9"],
+            ["cp", big, f"{sandbox}:/tmp/big"],
+            ["cp", f"{sandbox}:/bin/busybox", f"{home.dir}/copied"],
+            ["ls"],
+        ]
+    )
+
+
+@pytest.mark.parametrize("round_number", range(ROUNDS_WHILE_USING))
+def test_kill_while_using(faulty: Home, round_number: int) -> None:
+    rng = random.Random(SEED + 1 + round_number)
+    sandbox = faulty.up()
+    big = faulty.dir / "big"
+    big.write_bytes(os.urandom(8_000_000))
+    for _ in range(KILLS_OF_CLIENTS):
+        client = faulty.start(*use(faulty, rng, sandbox, str(big)))
+        time.sleep(rng.uniform(0, 0.4))
+        kill(client.pid)
+        client.wait(30)
+    # What the killed clients ran is dead too, and the sandbox is as good as before.
+    deadline = time.monotonic() + 20
+    while "sleep 30" in faulty.ok("exec", "-u", "root", sandbox, "--", "ps", "aux"):
+        assert time.monotonic() < deadline, "a command outlived its client"
+        time.sleep(0.2)
+    client = faulty.start(*rng.choice([use(faulty, rng, sandbox, str(big)), ["rm", sandbox]]))
+    time.sleep(rng.uniform(0, 0.3))
+    victim = rng.choice(["daemon", "qemu"])
+    if victim == "daemon":
+        faulty.kill_daemon()
+    else:
+        for pid in faulty.qemu_pids():
+            kill(pid)
+    client.wait(60)
+    faulty.ok("ls")
+    faulty.ok("rm", "--all")
+    faulty.assert_nothing_left()

@@ -1,0 +1,117 @@
+"""Guests that misbehave: each hurts its own sandbox at most, and the error says what happened."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from home import Home, kill
+
+AGENT_PORT = "/dev/virtio-ports/org.qemu.guest_agent.0"
+RUNNER_PORT = "/dev/virtio-ports/org.moat.guest.0"
+
+
+@pytest.fixture
+def victim(images: None) -> Iterator[Home]:
+    """A home whose daemon soon gives up on guests that do not answer."""
+    home = Home("idle_exit: 0\nboot_timeout: 25\n")
+    home.sandbox = home.up()  # type: ignore[attr-defined]
+    yield home
+    home.close()
+
+
+def in_guest(home: Home, script: str) -> None:
+    """Starts a script that outlives its exec, as root."""
+    home.ok("exec", "-u", "root", home.sandbox, "--", "sh", "-c", f"setsid sh -c '{script}' >/dev/null 2>&1 &")
+
+
+def test_runner_killed_is_replaced(victim: Home) -> None:
+    in_guest(victim, "sleep 1; killall -9 moat-guest")
+    cut = victim.fails("exec", victim.sandbox, "--", "sleep", "60")
+    assert "runner ended" in cut
+    assert victim.ok("exec", victim.sandbox, "--", "echo", "back") == "back"
+
+
+def test_silent_agent_times_out(victim: Home) -> None:
+    in_guest(victim, "mv /usr/sbin/qemu-ga /gone 2>/dev/null; mv /usr/bin/qemu-ga /gone; killall -9 qemu-ga moat-guest")
+    time.sleep(1)
+    said = victim.fails("exec", victim.sandbox, "--", "true", timeout=90)
+    assert "guest agent" in said
+    assert "timed out" in said or "does not answer" in said
+    victim.ok("rm", victim.sandbox)
+    victim.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes {\\\"return\\\":{}}"],
+)
+def test_agent_that_talks_rubbish(victim: Home, rubbish: str) -> None:
+    before = resident_kb(victim)
+    in_guest(
+        victim,
+        "for f in /usr/sbin/qemu-ga /usr/bin/qemu-ga; do [ -e $f ] && mv $f /gone; done; "
+        f"killall -9 qemu-ga moat-guest; {rubbish} | head -c 100000000 > {AGENT_PORT}",
+    )
+    time.sleep(1)
+    said = victim.fails("exec", victim.sandbox, "--", "true", timeout=120)
+    assert "agent" in said or "runner" in said
+    assert resident_kb(victim) < before + 40_000, "the daemon kept what the guest sent"
+    # Another sandbox is as good as ever.
+    other = victim.up()
+    assert victim.ok("exec", other, "--", "echo", "fine") == "fine"
+
+
+def test_rubbish_on_the_runners_port(victim: Home) -> None:
+    in_guest(victim, f"killall -9 moat-guest; cat /dev/urandom | head -c 50000000 > {RUNNER_PORT}")
+    time.sleep(1)
+    deadline = time.monotonic() + 90
+    while (done := victim.run("exec", victim.sandbox, "--", "echo", "back")).returncode != 0:
+        assert time.monotonic() < deadline, done.stderr
+    assert done.stdout.strip() == "back"
+
+
+def test_guest_that_powers_off(victim: Home) -> None:
+    in_guest(victim, "sleep 1; poweroff -f")
+    assert "shut down from inside" in victim.fails("exec", victim.sandbox, "--", "sleep", "60")
+    listed = json.loads(victim.ok("ls", "--json"))["sandboxes"]
+    assert listed[0]["vms"][0]["state"] == "dead"
+    assert "shut down" in victim.fails("exec", victim.sandbox, "--", "true")
+    victim.ok("rm", victim.sandbox)
+    victim.assert_nothing_left()
+
+
+def test_guest_that_reboots_comes_back(victim: Home) -> None:
+    in_guest(victim, "sleep 1; reboot -f")
+    assert victim.run("exec", victim.sandbox, "--", "sleep", "60").returncode != 0
+    assert victim.ok("exec", victim.sandbox, "--", "echo", "again", timeout=90) == "again"
+
+
+def test_killed_qemu_is_named(victim: Home) -> None:
+    client = victim.start("exec", victim.sandbox, "--", "sleep", "60", stderr=-1)
+    time.sleep(1)
+    for pid in victim.qemu_pids():
+        kill(pid)
+    _, stderr = client.communicate(timeout=30)
+    assert b"signal 9" in stderr
+
+
+def test_console_cannot_fill_the_disk(victim: Home) -> None:
+    victim.run("exec", "--timeout", "20", "-u", "root", victim.sandbox, "--", "sh", "-c", "yes flood > /dev/ttyS0", timeout=60)
+    logs = (victim.dir / "state" / "sandboxes" / victim.sandbox).glob("*.log*")
+    assert sum(p.stat().st_size for p in logs) <= 4 * 8 * 1024 * 1024
+
+
+def test_names_of_a_guest_do_not_reach_the_terminal(victim: Home) -> None:
+    victim.ok("exec", victim.sandbox, "--", "mkdir", "-p", "/tmp/d/../d/\x1b[31mred")
+    out = victim.dir / "out"
+    done = victim.run("cp", f"{victim.sandbox}:/tmp/d", str(out))
+    assert "\x1b" not in done.stderr
+
+
+def resident_kb(home: Home) -> int:
+    with open(f"/proc/{home.daemon_pid()}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
