@@ -80,12 +80,12 @@ int journal_open(const char *path, struct journal **ret, struct err *e)
 	/* The version first: a newer moat's tables must not be touched. */
 	if (check_version_locked(j, e) < 0) {
 		journal_close(j);
-		return -1;
+		return err_wrap(e, "%s", path);
 	}
 	if (sqlite3_exec(j->db, schema, NULL, NULL, NULL) != SQLITE_OK) {
 		fail_locked(j, "schema", e);
 		journal_close(j);
-		return -1;
+		return err_wrap(e, "%s", path);
 	}
 	*ret = j;
 	return 0;
