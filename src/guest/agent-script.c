@@ -30,15 +30,18 @@ const char agent_script_run[] =
 	"fi\n"
 	"exec env -i HOME=\"$h\" SHELL=\"$s\" ${a:+USER=\"$a\" LOGNAME=\"$a\"} \"$@\"'\n"
 	"set -- \"$t\" \"$d\" \"$h\" \"$a\" \"${s:-/bin/sh}\" \"$@\"\n"
-	"(\n"
-	"if [ \"$i\" = \"$(id -u)\" ]; then /bin/sh -c \"$r\" sh \"$@\"\n"
+	/* A shell whose child was killed says so on its own stderr: not ours to pass on. */
+	"exec 3>&2 2>/dev/null\n"
+	"( exec 3>&-\n"
+	"if [ \"$i\" = \"$(id -u)\" ]; then exec /bin/sh -c \"$r\" sh \"$@\"\n"
 	"elif setpriv --reuid 0 --clear-groups true 2>/dev/null; then\n"
-	"  if [ -n \"$a\" ]; then setpriv --reuid \"$i\" --regid \"$g\" --init-groups /bin/sh -c \"$r\" sh \"$@\"\n"
-	"  else setpriv --reuid \"$i\" --regid \"$g\" --clear-groups /bin/sh -c \"$r\" sh \"$@\"; fi\n"
-	"elif [ -n \"$a\" ] && command -v su >/dev/null; then su -s /bin/sh -c \"$r\" -- \"$a\" sh \"$@\"\n"
+	"  if [ -n \"$a\" ]; then exec setpriv --reuid \"$i\" --regid \"$g\" --init-groups /bin/sh -c \"$r\" sh \"$@\"\n"
+	"  else exec setpriv --reuid \"$i\" --regid \"$g\" --clear-groups /bin/sh -c \"$r\" sh \"$@\"; fi\n"
+	"elif [ -n \"$a\" ] && command -v su >/dev/null; then exec su -s /bin/sh -c \"$r\" -- \"$a\" sh \"$@\"\n"
 	"else no user 38 'the guest has neither setpriv nor a su that can switch to this user'\n"
 	"fi ) >\"$k/o\" 2>\"$k/e\"\n"
 	"c=$?\n"
+	"exec 2>&3 3>&-\n"
 	"tail -c \"$m\" \"$k/o\"; tail -c \"$m\" \"$k/e\" >&2\n"
 	"printf '\\n%s end %s %s %s\\n' \"$t\" \"$c\" $(wc -c <\"$k/o\") $(wc -c <\"$k/e\") >&2\n";
 

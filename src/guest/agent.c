@@ -197,8 +197,7 @@ static int agent_read(struct guest *g, const struct op *op, const struct guest_p
 		if (sscanf(head, "%" SCNu64 " %" SCNx32, &size, &mode) != 2)
 			return err_set(e, ERR_UNAVAILABLE, "the guest sent no size of the file");
 		if (max && (size > max || offset + r.out.len > max))
-			return err_set(
-				e, ERR_LIMIT, "the file is larger than %" PRIu64 " bytes", max);
+			return guest_fail(e, EFBIG, at->path, "");
 		if (give_output(io, WIRE_BODY, &r.out, e) < 0)
 			return -1;
 		offset += r.out.len;

@@ -12,21 +12,27 @@
 /* One command, parsed; false at the end of the connection. */
 __attribute__((unused)) static bool agent_get(struct peer *p, json_t **ret)
 {
-	size_t cap = 4096, n = 0;
-	char *line = malloc(cap);
-	char c;
+	struct buf line = {0};
+	bool whole = false;
 
-	while (peer_get(p, &c, 1) && c != '\n') {
-		if ((uint8_t)c == 0xff) { /* begins anew */
-			n = 0;
-			continue;
-		}
-		if (n == cap)
-			line = realloc(line, cap *= 2);
-		line[n++] = c;
+	while (!whole) {
+		uint8_t *room = buf_room(&line, 65536), *newline, *begin;
+		ssize_t n = recv(p->theirs, room, 65536, MSG_PEEK);
+
+		if (n <= 0)
+			break;
+		newline = memchr(room, '\n', (size_t)n);
+		whole = newline != NULL;
+		n = whole ? newline + 1 - room : n;
+		if (!peer_get(p, room, (size_t)n))
+			break;
+		begin = memrchr(room, 0xff, (size_t)n); /* begins anew */
+		buf_grew(&line, (size_t)n);
+		if (begin)
+			buf_drop(&line, (size_t)(begin + 1 - buf_data(&line)));
 	}
-	*ret = json_loadb(line, n, 0, NULL);
-	free(line);
+	*ret = whole ? json_loadb((const char *)buf_data(&line), line.len, 0, NULL) : NULL;
+	buf_free(&line);
 	return *ret != NULL;
 }
 
