@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -19,6 +20,16 @@ static bool have_files_limit;
 void supervise_keep_limits(void)
 {
 	have_files_limit = getrlimit(RLIMIT_NOFILE, &files_limit) == 0;
+}
+
+void supervise_close_from(unsigned first)
+{
+#ifdef SYS_close_range
+	if (syscall(SYS_close_range, first, ~0U, 0) == 0)
+		return;
+#endif
+	for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; fd++)
+		close((int)fd);
 }
 
 static _Noreturn void give_up(int report_fd, int kind, int error)

@@ -266,7 +266,7 @@ static void one_report(struct exec *x, const struct report *report)
 static void read_reports(struct exec *x)
 {
 	struct report reports[4];
-	ssize_t n;
+	ssize_t n = -1;
 
 	while (!x->ended && (n = read(x->reports.fd, reports, sizeof(reports))) > 0)
 		for (size_t i = 0; i < (size_t)n / sizeof(reports[0]) && !x->ended; i++)

@@ -9,6 +9,7 @@
 
 #include "runner/channel.h"
 #include "runner/settle.h"
+#include "runner/supervise.h"
 
 static int usage(void)
 {
@@ -65,7 +66,8 @@ static int serve(const char *where, bool daemon)
 	return 1;
 }
 
-/* 0 to 2 must be taken before anything else is opened. */
+/* 0 to 2 must be taken before anything else is opened; what else we were started with is none of
+ * our business, nor of the commands'. */
 static void fill_stdio(void)
 {
 	int fd;
@@ -73,8 +75,7 @@ static void fill_stdio(void)
 	do
 		fd = open("/dev/null", O_RDWR);
 	while (fd >= 0 && fd <= 2);
-	if (fd > 2)
-		close(fd);
+	supervise_close_from(3);
 }
 
 int main(int argc, char **argv)

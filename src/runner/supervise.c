@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,16 +27,6 @@ static void on_sigchld(int number)
 	(void)number; /* it only has to interrupt ppoll */
 }
 
-static void close_from(unsigned first)
-{
-#ifdef SYS_close_range
-	if (syscall(SYS_close_range, first, ~0U, 0) == 0)
-		return;
-#endif
-	for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; fd++)
-		close((int)fd);
-}
-
 /*
  * Keeps the two pipes and nothing else: not the command's stdio, whose end would never be seen, and
  * not the orders of other supervisors.
@@ -50,7 +39,7 @@ static void keep_pipes(int report_fd, int orders_fd)
 	if (high_report < 0 || high_orders < 0 || dup2(high_report, REPORT_FD) < 0 ||
 		dup2(high_orders, ORDERS_FD) < 0)
 		_exit(1);
-	close_from(FIRST_OTHER_FD);
+	supervise_close_from(FIRST_OTHER_FD);
 }
 
 static _Noreturn void finish(int status)

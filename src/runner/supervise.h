@@ -42,5 +42,8 @@ struct report {
 /* Remembers the limits that commands are to have, before the runner changes its own. */
 void supervise_keep_limits(void);
 
+/* Closes every fd from this one on. */
+void supervise_close_from(unsigned first);
+
 /* 0 or an errno. Reports come from *ret_report (nonblocking); orders go to *ret_orders. */
 int supervise(const struct launch *l, int *ret_report, int *ret_orders);
