@@ -250,7 +250,7 @@ int qmp_call(struct qmp *q, const struct op *op, const char *command, json_t *ar
 
 	if (!msg)
 		return err_oom(e);
-	if (inbox_new(QMP_LINE_MAX + 1024, &answer, e) < 0)
+	if (inbox_new(QMP_LINE_MAX + 2 * QMP_READ, &answer, e) < 0) /* any line that was read */
 		return -1;
 	w.answer = answer;
 	if (enlist_and_send(q, &w, msg, pass_fd, e) < 0)
