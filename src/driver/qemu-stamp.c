@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,17 +38,18 @@ static bool is_ours(const char *pid, const char *stamp)
 {
 	auto_free char *args = NULL;
 	char path[64];
-	struct stat st;
 	struct err ignored;
 	size_t len;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/cmdline", pid);
-	if (stat(path, &st) < 0 || file_read(path, ARGS_MAX, &args, &len, &ignored) < 0)
-		return false;
-	return carries(args, len, stamp);
+	return file_read(path, ARGS_MAX, &args, &len, &ignored) == 0 && carries(args, len, stamp);
 }
 
-/* The pidfd is opened before the second look, so that the number cannot change hands in between. */
+/*
+ * 1: it was ours and has ended. The pidfd is opened before the second look, so that the number
+ * cannot change hands in between. Whom we may not signal is somebody else, whatever he calls
+ * himself.
+ */
 static int end_process(const struct op *op, const char *pid, const char *stamp, struct err *e)
 {
 	auto_fd int fd = (int)syscall(SYS_pidfd_open, atoi(pid), 0);
@@ -57,8 +57,8 @@ static int end_process(const struct op *op, const char *pid, const char *stamp, 
 	if (fd < 0 || !is_ours(pid, stamp))
 		return 0;
 	if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
-		return err_sys(e, errno, "cannot end process %s", pid);
-	return op_wait_fd(op, fd, POLLIN, e);
+		return errno == EPERM ? 0 : err_sys(e, errno, "cannot end process %s", pid);
+	return op_wait_fd(op, fd, POLLIN, e) < 0 ? -1 : 1;
 }
 
 int qemu_kill_stamped(const struct op *op, const char *sandbox, unsigned *ret_found, struct err *e)
@@ -72,11 +72,14 @@ int qemu_kill_stamped(const struct op *op, const char *sandbox, unsigned *ret_fo
 	if (!d)
 		return err_sys(e, errno, "/proc");
 	while ((ent = readdir(d))) {
+		int ended;
+
 		if (!isdigit((unsigned char)ent->d_name[0]) || !is_ours(ent->d_name, stamp))
 			continue;
-		found++;
-		if (end_process(op, ent->d_name, stamp, e) < 0)
+		ended = end_process(op, ent->d_name, stamp, e);
+		if (ended < 0)
 			return -1;
+		found += (unsigned)ended;
 	}
 	*ret_found = found;
 	return 0;
