@@ -31,23 +31,21 @@ static bool is_recipe(const char *path)
 	       memcmp(head, "#!", 2) == 0;
 }
 
-/* "tiny, debian12", cut if there are very many. */
-static void list_recipes(const struct store *st, char *out, size_t size)
+/* Adds ", tiny, debian12", cut if there are very many. */
+static void list_recipes(const char *dir, char *out, size_t size)
 {
 	auto_name_list struct name_list files = {0};
 	struct err ignored;
-	size_t used = 0;
+	size_t used = strlen(out);
 
-	out[0] = 0;
-	if (catalog_entries(st->recipes, "", &files, &ignored) < 0)
+	if (catalog_entries(dir, "", &files, &ignored) < 0)
 		return;
 	for (size_t i = 0; i < files.n; i++) {
 		auto_free char *path = NULL;
 		const char *name = files.items[i];
 		int room = (int)(size - used), n;
 
-		if (!str_ends(name, ".sh") ||
-			str_printf(&path, &ignored, "%s/%s", st->recipes, name) < 0 ||
+		if (!str_ends(name, ".sh") || str_printf(&path, &ignored, "%s/%s", dir, name) < 0 ||
 			!is_recipe(path))
 			continue;
 		n = snprintf(out + used, (size_t)room, "%s%.*s", used ? ", " : "",
@@ -60,56 +58,60 @@ static void list_recipes(const struct store *st, char *out, size_t size)
 
 int recipe_find(const struct store *st, const char *name, char **ret, struct err *e)
 {
-	auto_free char *path = NULL;
-	char known[512];
+	const char *const dirs[] = {st->own_recipes, st->recipes};
+	char known[512] = "";
 
-	if (check_image_name(name, e) < 0 ||
-		str_printf(&path, e, "%s/%s.sh", st->recipes, name) < 0)
+	if (check_image_name(name, e) < 0)
 		return -1;
-	if (is_recipe(path)) {
-		*ret = take_ptr(&path);
-		return 0;
+	for (unsigned i = 0; i < ARRAY_LEN(dirs); i++) {
+		auto_free char *path = NULL;
+
+		if (str_printf(&path, e, "%s/%s.sh", dirs[i], name) < 0)
+			return -1;
+		if (is_recipe(path)) {
+			*ret = take_ptr(&path);
+			return 0;
+		}
+		list_recipes(dirs[i], known, sizeof(known));
 	}
-	list_recipes(st, known, sizeof(known));
 	if (!*known)
 		return err_set(e, ERR_NOT_FOUND, "no recipe for \"%s\": there are none in %s", name,
 			st->recipes);
 	return err_set(e, ERR_NOT_FOUND, "no recipe for \"%s\"; there are: %s", name, known);
 }
 
-/* Our environment, with the two variables that recipes are promised. */
-static int make_env(const struct store *st, const char *name, char ***ret, struct err *e)
+enum { ENV_OURS = 3 };
+struct env {
+	char **items; /* the first ENV_OURS are ours, the others borrowed */
+};
+
+static void env_free(struct env *env)
 {
-	size_t n = 0, used = 2;
-	char **env;
+	for (unsigned i = 0; env->items && i < ENV_OURS; i++)
+		free(env->items[i]);
+	free(env->items);
+}
+
+/* Our environment, with the variables that recipes are promised. */
+static int env_make(const struct store *st, const char *name, struct env *env, struct err *e)
+{
+	size_t n = 0, used = ENV_OURS;
 
 	while (environ[n])
 		n++;
-	env = calloc(n + 3, sizeof(char *));
-	if (!env)
+	env->items = calloc(n + ENV_OURS + 1, sizeof(char *));
+	if (!env->items)
 		return err_oom(e);
-	if (str_printf(&env[0], e, "MOAT_CACHE_DIR=%s", st->cache) < 0 ||
-		str_printf(&env[1], e, "MOAT_IMAGE=%s", name) < 0) {
-		free(env[0]);
-		free(env);
+	if (str_printf(&env->items[0], e, "MOAT_CACHE_DIR=%s", st->cache) < 0 ||
+		str_printf(&env->items[1], e, "MOAT_IMAGE=%s", name) < 0 ||
+		str_printf(&env->items[2], e, "MOAT_RECIPE_DIR=%s", st->recipes) < 0)
 		return -1;
-	}
 	for (size_t i = 0; i < n; i++)
 		if (!str_starts(environ[i], "MOAT_CACHE_DIR=") &&
-			!str_starts(environ[i], "MOAT_IMAGE="))
-			env[used++] = environ[i];
-	*ret = env;
+			!str_starts(environ[i], "MOAT_IMAGE=") &&
+			!str_starts(environ[i], "MOAT_RECIPE_DIR="))
+			env->items[used++] = environ[i];
 	return 0;
-}
-
-/* Only the first two are ours; the rest is borrowed. */
-static void env_free(char ***env)
-{
-	if (!*env)
-		return;
-	free((*env)[0]);
-	free((*env)[1]);
-	free(*env);
 }
 
 static void on_line(void *arg, const char *line)
@@ -141,16 +143,16 @@ int recipe_run(const struct op *op, struct draft *d, const struct recipe_run *ru
 		.arg = (void *)op,
 		.log_max = LOG_SIZE_MAX,
 	};
-	__attribute__((cleanup(env_free))) char **env = NULL;
+	__attribute__((cleanup(env_free))) struct env env = {0};
 	auto_fd int log = open(run->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	char last[WORDS_LINE_MAX + 1];
 	int code;
 
 	if (log < 0)
 		return err_sys(e, errno, "%s", run->log);
-	if (make_env(d->st, run->name, &env, e) < 0)
+	if (env_make(d->st, run->name, &env, e) < 0)
 		return -1;
-	req.proc.env = (const char *const *)env;
+	req.proc.env = (const char *const *)env.items;
 	req.log_fd = log;
 	if (follow_run(op, &req, last, &code, e) < 0)
 		return -1;

@@ -40,6 +40,7 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 		str_printf(&st->names, e, "%s/names", st->images) < 0 ||
 		str_printf(&st->busy, e, "%s/busy", st->images) < 0 ||
 		str_printf(&st->logs, e, "%s/log", st->images) < 0 ||
+		str_printf(&st->own_recipes, e, "%s/recipes", cfg->data_dir) < 0 ||
 		str_dup(cfg->cache_dir, &st->cache, e) < 0 ||
 		str_dup(cfg->recipe_dir, &st->recipes, e) < 0 ||
 		str_dup(cfg->moat_path, &st->moat_path, e) < 0 || make_dirs(st, e) < 0) {
@@ -60,6 +61,7 @@ void store_close(struct store *st)
 	free(st->names);
 	free(st->busy);
 	free(st->logs);
+	free(st->own_recipes);
 	free(st->cache);
 	free(st->recipes);
 	free(st->moat_path);

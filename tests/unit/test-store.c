@@ -172,6 +172,19 @@ static void test_two_names(struct store *st)
 	OK(store_is_clean());
 }
 
+/* The user's own recipes win over those that came with moat, and can use their parts. */
+static void test_own_recipe(struct store *st)
+{
+	auto_image struct image *moats = build(st, "alias", false), *own = NULL;
+	struct err e;
+
+	dir_make(at("data/recipes"), 0700, &e);
+	write_file(at("data/recipes/alias.sh"),
+		"#!/bin/sh\nset -e\n. $MOAT_RECIPE_DIR/one.sh\necho more >>$1/vmlinux\n");
+	own = build(st, "alias", true);
+	OK(moats && own && strcmp(moats->digest, own->digest) != 0);
+}
+
 int main(int argc, char **argv)
 {
 	struct store *st;
@@ -189,6 +202,7 @@ int main(int argc, char **argv)
 	test_replace(st);
 	test_gc(st);
 	test_two_names(st);
+	test_own_recipe(st);
 	store_close(st);
 	home_end();
 	return tap_done();
