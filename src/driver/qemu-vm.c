@@ -288,13 +288,13 @@ void qemu_vm_free(struct qemu_vm *vm)
 {
 	uint64_t one = 1;
 
-	proc_kill(&vm->proc);
+	/* The monitor first: it may be about to kill QEMU, and must not find its pid given back. */
 	if (vm->monitor_runs) {
-		/* The end of QEMU ends the monitor too; this is for one that never got that far. */
 		if (write(vm->stop_fd, &one, sizeof(one)) < 0)
 			log_msg(NULL, LOG_WARN, "%s: cannot stop a monitor", vm->sandbox);
 		pthread_join(vm->monitor, NULL);
 	}
+	proc_kill(&vm->proc);
 	for (struct way *w = vm->ways, *next; w; w = next) {
 		next = w->next;
 		guest_free(w->guest);
