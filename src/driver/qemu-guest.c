@@ -4,6 +4,7 @@
  * line fails (the runner was killed, the VM was reset), the next operation makes a new one. Where
  * the runner cannot run, the agent itself is the way.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,8 +90,8 @@ static int sync_agent(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
-	int fd = dup(
-		vm->runner_fd); /* the line owns its fd, and there may be another line after it */
+	/* The line owns its fd, and there may be another line after it. */
+	int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
 
 	if (!vm->env->runner_path) {
 		close(fd);
