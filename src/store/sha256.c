@@ -46,25 +46,44 @@ static void expand(const uint8_t *block, uint32_t w[64])
 	}
 }
 
+/* One round; the eight variables change places from one round to the next, so that nothing has to
+ * be moved: what the caller names d and h is what it will name e and a. */
+static inline void step(const uint32_t v[6], uint32_t *d, uint32_t *h, uint32_t input)
+{
+	uint32_t a = v[0], b = v[1], c = v[2], e = v[3], f = v[4], g = v[5];
+	uint32_t t =
+		*h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + input;
+
+	*d += t;
+	*h = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));
+}
+
 static void mix(uint32_t state[8], const uint8_t *block)
 {
-	uint32_t w[64], v[8];
+	uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5],
+		 g = state[6], h = state[7], w[64];
 
 	expand(block, w);
-	memcpy(v, state, sizeof(v));
-	for (int i = 0; i < 64; i++) {
-		uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
-		uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-		uint32_t t1 = v[7] + s1 + choice + round_constants[i] + w[i];
-		uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
-		uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-
-		memmove(v + 1, v, 7 * sizeof(v[0]));
-		v[4] += t1;
-		v[0] = t1 + s0 + majority;
+	for (int i = 0; i < 64; i++)
+		w[i] += round_constants[i];
+	for (int i = 0; i < 64; i += 8) {
+		step((uint32_t[]){a, b, c, e, f, g}, &d, &h, w[i]);
+		step((uint32_t[]){h, a, b, d, e, f}, &c, &g, w[i + 1]);
+		step((uint32_t[]){g, h, a, c, d, e}, &b, &f, w[i + 2]);
+		step((uint32_t[]){f, g, h, b, c, d}, &a, &e, w[i + 3]);
+		step((uint32_t[]){e, f, g, a, b, c}, &h, &d, w[i + 4]);
+		step((uint32_t[]){d, e, f, h, a, b}, &g, &c, w[i + 5]);
+		step((uint32_t[]){c, d, e, g, h, a}, &f, &b, w[i + 6]);
+		step((uint32_t[]){b, c, d, f, g, h}, &e, &a, w[i + 7]);
 	}
-	for (int i = 0; i < 8; i++)
-		state[i] += v[i];
+	state[0] += a;
+	state[1] += b;
+	state[2] += c;
+	state[3] += d;
+	state[4] += e;
+	state[5] += f;
+	state[6] += g;
+	state[7] += h;
 }
 
 void sha256_start(struct sha256 *s)
