@@ -294,6 +294,25 @@ static int sweep_draft(const struct store *st, const char *dir, struct err *e)
 	return catalog_delete_dir(st, dir, e) < 0 ? -1 : 1;
 }
 
+/* Claims that nobody holds any more. */
+static int sweep_claims(const struct store *st, struct err *e)
+{
+	auto_name_list struct name_list names = {0};
+
+	if (catalog_entries(st->busy, "", &names, e) < 0)
+		return -1;
+	for (size_t i = 0; i < names.n; i++) {
+		auto_free char *path = NULL;
+		auto_fd int fd = -1;
+
+		if (str_printf(&path, e, "%s/%s", st->busy, names.items[i]) < 0)
+			return -1;
+		if (hold_file(path, HOLD_ALONE, &fd, e) == HOLD_OK)
+			unlink(path);
+	}
+	return 0;
+}
+
 int catalog_sweep(
 	const struct store *st, void (*said)(void *, const char *), void *arg, struct err *e)
 {
@@ -301,7 +320,7 @@ int catalog_sweep(
 	int rc = 0;
 
 	if (catalog_entries(st->images, DRAFT_PREFIX, &drafts, e) < 0 ||
-		catalog_entries(st->images, DEAD_PREFIX, &dead, e) < 0)
+		catalog_entries(st->images, DEAD_PREFIX, &dead, e) < 0 || sweep_claims(st, e) < 0)
 		return -1;
 	for (size_t i = 0; i < drafts.n + dead.n; i++) {
 		bool draft = i < drafts.n;
