@@ -3,12 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/conn.h"
 #include "cli/signals.h"
 #include "cli/start.h"
-#include "proto/frame.h"
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -18,18 +17,13 @@
 #define HELLO_WAIT 20.0 /* a busy host; a daemon that needs longer than that is stuck */
 #define TICK       0.1
 
-static const struct frame_limits limits = {
-	.head_min = 2, .head_max = PROTO_JSON_MAX, .body_max = PROTO_BLOB_MAX};
-
 struct client {
-	int fd;
-	struct buf in, out;
+	struct conn conn;
 	uint64_t last_id;
 	size_t window;
 	long pid;
 	long protocol;
 	char version[64];
-	bool hung_up;   /* nothing more can be sent; what was sent to us is still read */
 	uint8_t *piece; /* PROTO_PIECE bytes, for input */
 };
 
@@ -37,9 +31,7 @@ void client_close(struct client *c)
 {
 	if (!c)
 		return;
-	close(c->fd);
-	buf_free(&c->in);
-	buf_free(&c->out);
+	conn_close(&c->conn);
 	free(c->piece);
 	free(c);
 }
@@ -47,84 +39,6 @@ void client_close(struct client *c)
 long client_daemon_pid(const struct client *c)
 {
 	return c->pid;
-}
-
-/* Queues one frame; flush() sends it. Takes j. */
-static int put_frame(struct client *c, json_t *j, struct bytes blob, struct err *e)
-{
-	auto_json json_t *owned = j;
-	auto_free char *text = NULL;
-	uint8_t header[FRAME_HEADER];
-	size_t len;
-
-	if (!owned)
-		return err_oom(e);
-	if (json_to_str(owned, &text, e) < 0)
-		return -1;
-	len = strlen(text);
-	if (len > PROTO_JSON_MAX || blob.len > PROTO_BLOB_MAX)
-		return err_set(e, ERR_LIMIT, "the request is too large: %zu bytes", len);
-	if (c->hung_up)
-		return 0;
-	frame_encode_header(header, (uint32_t)len, (uint32_t)blob.len);
-	if (buf_add(&c->out, header, sizeof(header), e) < 0 || buf_add(&c->out, text, len, e) < 0 ||
-		buf_add(&c->out, blob.p, blob.len, e) < 0)
-		return -1;
-	return 0;
-}
-
-static int flush(struct client *c, struct err *e)
-{
-	while (c->out.len) {
-		ssize_t n = send(c->fd, buf_data(&c->out), c->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return 0;
-		if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
-			c->hung_up = true; /* its reason may be waiting for us */
-			buf_drop(&c->out, c->out.len);
-			return 0;
-		}
-		if (n < 0)
-			return err_sys(e, errno, "the daemon's socket");
-		buf_drop(&c->out, (size_t)n);
-	}
-	return 0;
-}
-
-/* Reads what there is; end of file is ERR_UNAVAILABLE. */
-static int fill(struct client *c, struct err *e)
-{
-	uint8_t *room = buf_room(&c->in, PROTO_PIECE);
-	ssize_t n;
-
-	if (!room)
-		return err_oom(e);
-	n = recv(c->fd, room, PROTO_PIECE, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0)
-		return err_set(e, ERR_UNAVAILABLE, "the daemon closed the connection");
-	buf_grew(&c->in, (size_t)n);
-	return 0;
-}
-
-/* 1 and a frame, whose blob lives until frame_len bytes are dropped; 0 if there is none yet. */
-static int next_frame(
-	struct client *c, json_t **ret_head, struct bytes *ret_blob, size_t *ret_len, struct err *e)
-{
-	struct frame f;
-	long whole = frame_decode(buf_data(&c->in), c->in.len, &limits, &f);
-
-	if (whole < 0)
-		return err_set(e, ERR_UNAVAILABLE, "the daemon does not speak moat's protocol");
-	if (whole == 0)
-		return 0;
-	if (json_parse_object((struct bytes){f.head, f.head_len}, ret_head, e) < 0)
-		return err_wrap(e, "the daemon's answer");
-	*ret_blob = (struct bytes){f.body, f.body_len};
-	*ret_len = (size_t)whole;
-	return 1;
 }
 
 /* The error object of a frame as ours. Returns -1, as all failures do. */
@@ -145,18 +59,16 @@ static int wait_hello(struct client *c, const struct op *op, struct err *e)
 	auto_json json_t *head = NULL;
 	struct bytes blob;
 	const char *version;
-	size_t len;
 	int got;
 
-	while ((got = next_frame(c, &head, &blob, &len, e)) == 0) {
-		if (op_wait_fd(op, c->fd, POLLIN, e) < 0)
+	while ((got = conn_next(&c->conn, &head, &blob, e)) == 0) {
+		if (op_wait_fd(op, c->conn.fd, POLLIN, e) < 0)
 			return err_wrap(e, "the daemon does not answer");
-		if (fill(c, e) < 0)
+		if (conn_fill(&c->conn, e) < 0)
 			return -1;
 	}
 	if (got < 0)
 		return -1;
-	buf_drop(&c->in, len);
 	if (json_object_get(head, "error"))
 		return fail_with(head, e);
 	c->protocol = (long)json_integer_value(json_object_get(head, "protocol"));
@@ -177,7 +89,7 @@ static int shake_hands(struct client *c, long protocol, struct err *e)
 	json_t *hello = json_pack("{s:s, s:I, s:s}", "type", "hello", "protocol",
 		(json_int_t)protocol, "client", "moat " MOAT_VERSION);
 
-	if (put_frame(c, hello, (struct bytes){0}, e) < 0 || flush(c, e) < 0)
+	if (conn_put(&c->conn, hello, (struct bytes){0}, e) < 0 || conn_flush(&c->conn, e) < 0)
 		return -1;
 	return wait_hello(c, &part, e);
 }
@@ -210,7 +122,7 @@ static int open_with(const struct paths *paths, unsigned flags, long protocol, s
 		close(fd);
 		return err_oom(e);
 	}
-	c->fd = fd;
+	c->conn.fd = fd;
 	c->piece = malloc(PROTO_PIECE);
 	if (!c->piece)
 		return err_oom(e);
@@ -258,8 +170,8 @@ struct running {
 
 static int send_about(struct running *r, const char *type, struct bytes blob, struct err *e)
 {
-	return put_frame(
-		r->c, json_pack("{s:s, s:I}", "type", type, "id", (json_int_t)r->id), blob, e);
+	return conn_put(&r->c->conn, json_pack("{s:s, s:I}", "type", type, "id", (json_int_t)r->id),
+		blob, e);
 }
 
 static int send_request(struct running *r, struct err *e)
@@ -273,7 +185,7 @@ static int send_request(struct running *r, struct err *e)
 	if (j && call->timeout > 0 &&
 		json_object_set_new(j, "timeout", json_real(call->timeout)) < 0)
 		return err_oom(e);
-	return put_frame(r->c, j, call->blob, e);
+	return conn_put(&r->c->conn, j, call->blob, e);
 }
 
 static int send_cancel(struct running *r, struct err *e)
@@ -348,19 +260,17 @@ static int take_frame(struct running *r, json_t *head, struct bytes blob, struct
 
 static int take_frames(struct running *r, struct err *e)
 {
-	if (fill(r->c, e) < 0)
+	if (conn_fill(&r->c->conn, e) < 0)
 		return -1;
 	while (!r->final) {
 		auto_json json_t *head = NULL;
 		struct bytes blob;
-		size_t len;
-		int got = next_frame(r->c, &head, &blob, &len, e);
+		int got = conn_next(&r->c->conn, &head, &blob, e);
 
 		if (got <= 0)
 			return got;
 		if (take_frame(r, head, blob, e) < 0)
 			return -1;
-		buf_drop(&r->c->in, len);
 	}
 	return 0;
 }
@@ -392,7 +302,7 @@ static int send_resize(struct running *r, struct err *e)
 
 	signals_take_resize();
 	tty_size(&rows, &cols);
-	return put_frame(r->c,
+	return conn_put(&r->c->conn,
 		json_pack("{s:s, s:I, s:i, s:i}", "type", "resize", "id", (json_int_t)r->id, "rows",
 			(int)rows, "cols", (int)cols),
 		(struct bytes){0}, e);
@@ -404,9 +314,10 @@ static int step(struct running *r, struct err *e)
 	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE};
 	struct op part = r->call->tick ? op_within(&op, TICK) : op;
 	bool want_input = r->call->stream_input && !r->input_ended && !r->cancelled && r->credit &&
-			  r->c->out.len < PROTO_PIECE;
+			  r->c->conn.out.len < PROTO_PIECE;
 	struct pollfd fds[] = {
-		{.fd = r->c->fd, .events = (short)(POLLIN | (r->c->out.len ? POLLOUT : 0))},
+		{.fd = r->c->conn.fd,
+			.events = (short)(POLLIN | (r->c->conn.out.len ? POLLOUT : 0))},
 		/* Readable for ever after the first signal, so not watched then; the second ends
 		   us. */
 		{.fd = signals_seen() ? -1 : signals_fd(), .events = POLLIN},
@@ -416,7 +327,7 @@ static int step(struct running *r, struct err *e)
 
 	if (signals_seen() != r->signals && send_cancel(r, e) < 0)
 		return -1;
-	if (flush(r->c, e) < 0)
+	if (conn_flush(&r->c->conn, e) < 0)
 		return -1;
 	if (op_wait_fds(&part, fds, ARRAY_LEN(fds), e) < 0) {
 		if (e->kind != ERR_TIMEOUT)
@@ -474,15 +385,15 @@ int client_wait_signal(struct client *c, struct err *e)
 	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE};
 
 	for (;;) {
-		struct pollfd fds[] = {
-			{.fd = c->fd, .events = POLLIN}, {.fd = signals_fd(), .events = POLLIN}};
+		struct pollfd fds[] = {{.fd = c->conn.fd, .events = POLLIN},
+			{.fd = signals_fd(), .events = POLLIN}};
 
 		if (op_wait_fds(&op, fds, ARRAY_LEN(fds), e) < 0)
 			return -1;
 		if (fds[1].revents)
 			return 0;
-		buf_drop(&c->in, c->in.len); /* nothing that we asked for */
-		if (fill(c, e) < 0)
+		conn_forget_input(&c->conn); /* nothing that we asked for */
+		if (conn_fill(&c->conn, e) < 0)
 			return -1;
 	}
 }
@@ -493,10 +404,10 @@ int client_wait_end(struct client *c, double seconds, struct err *e)
 	struct op part = op_within(&op, seconds);
 
 	for (;;) {
-		if (op_wait_fd(&part, c->fd, POLLIN, e) < 0)
+		if (op_wait_fd(&part, c->conn.fd, POLLIN, e) < 0)
 			return -1;
-		buf_drop(&c->in, c->in.len);
-		if (fill(c, e) < 0)
+		conn_forget_input(&c->conn);
+		if (conn_fill(&c->conn, e) < 0)
 			return 0;
 	}
 }

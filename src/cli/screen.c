@@ -151,7 +151,10 @@ int tty_filter_add(struct tty_filter *f, struct bytes in, struct buf *out, struc
 	auto_buf struct buf all = {0};
 	size_t keep;
 
-	if (buf_add(&all, f->tail, f->tail_len, e) < 0 || buf_add(&all, in.p, in.len, e) < 0)
+	if (in.len + f->tail_len == 0)
+		return 0;
+	if ((f->tail_len && buf_add(&all, f->tail, f->tail_len, e) < 0) ||
+		buf_add(&all, in.p, in.len, e) < 0)
 		return -1;
 	/* Nothing more is coming: what is left is no character. */
 	keep = in.len ? cut_character((char *)buf_data(&all), all.len) : 0;

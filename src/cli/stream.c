@@ -47,9 +47,10 @@ int stream_data(void *arg, enum call_stream stream, struct bytes data, struct er
 
 int stream_end(struct stream *s, struct err *e)
 {
-	if (write_safely(s, 0, (struct bytes){0}, e) < 0)
-		return -1;
-	return write_safely(s, 1, (struct bytes){0}, e);
+	for (int which = 0; which < 2; which++)
+		if (s->filters[which].tail_len && write_safely(s, which, (struct bytes){0}, e) < 0)
+			return -1;
+	return 0;
 }
 
 static char *base64(struct bytes in)

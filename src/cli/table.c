@@ -142,7 +142,7 @@ static void print_cell(const char *s, unsigned width, bool last)
 	}
 	if (have > width)
 		fputs("…", stdout);
-	for (unsigned i = have; i < width + GAP && !last; i++)
+	for (unsigned i = have < width ? have : width; i < width + GAP && !last; i++)
 		putchar(' ');
 }
 

@@ -1,0 +1,25 @@
+/* conn.h - frames to and from the daemon on a non-blocking socket; nothing here waits. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "util/buf.h"
+
+struct conn {
+	int fd;
+	struct buf in, out;
+	size_t taken; /* bytes of `in` that the last frame occupies */
+	bool hung_up; /* nothing more can be sent; what was sent to us is still read */
+};
+
+void conn_close(struct conn *c);
+/* Queues one frame; takes j (NULL is out of memory). */
+int conn_put(struct conn *c, json_t *j, struct bytes blob, struct err *e);
+/* Sends what the socket takes. */
+int conn_flush(struct conn *c, struct err *e);
+/* Reads what there is; the end is ERR_UNAVAILABLE. */
+int conn_fill(struct conn *c, struct err *e);
+/* 1 and a frame, whose blob lives until the next call; 0 if there is no whole one yet. */
+int conn_next(struct conn *c, json_t **ret_head, struct bytes *ret_blob, struct err *e);
+void conn_forget_input(struct conn *c);

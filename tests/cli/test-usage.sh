@@ -1,0 +1,76 @@
+#!/bin/sh
+# Help, usage errors and exit codes: everything that needs no daemon.
+# shellcheck source=lib.sh disable=SC2016,SC2086,SC2119,SC3045
+. "$(dirname "$0")/lib.sh"
+
+expect "no verb is a usage error" 2
+says "and shows the verbs on stderr" err "make a sandbox"
+silent "and nothing on stdout" out
+expect "--help" 0 --help
+says "lists the verbs on stdout" out "^  exec "
+expect "help of a verb" 0 help exec
+says "has its options" out "--timeout SECONDS"
+says "and examples" out "moat exec -it"
+cp "$tmp/out" "$tmp/help"
+expect "VERB --help is the same" 0 exec --help
+check "word for word" cmp "$tmp/help" "$tmp/out"
+expect "help of a second verb" 0 help image build
+says "has its options too" out "--rebuild"
+expect "a verb that has verbs needs one" 2 image
+expect "help of no verb" 2 help nonsense
+
+expect "an unknown verb" 2 exce
+says "suggests a known one" err 'did you mean "exec"'
+expect "an unknown second verb" 2 image biuld
+says "suggests a known one, too" err 'did you mean "build"'
+expect "a far-off verb" 2 frobnicate
+check "suggests nothing" sh -c "! grep -q 'did you mean' '$tmp/err'"
+expect "prefixes of verbs are not verbs" 2 sch
+expect "an unknown option" 2 up --lable x=y
+says "suggests a known one, as well" err "did you mean --label"
+expect "internal options are not suggested" 2 serve --ready-df 3
+check "so nothing is" sh -c "! grep -q 'ready-fd' '$tmp/err'"
+expect "an option without its argument" 2 up --ram
+says "says which" err "--ram needs MB"
+expect "an argument that is not taken" 2 ls --json=yes
+expect "too few arguments" 2 cp onlyone
+expect "too many arguments" 2 rm --all x y z
+expect "too many for ls" 2 ls a b
+says "names the first one too many" err '"b"'
+expect "exec's own usage errors are 125" 125 exec
+expect "shell's too" 125 shell
+expect "bad seconds" 125 exec --timeout soon x true
+expect "bad environment" 125 exec -e =x x true
+expect "bad number" 2 up --ram lots tiny
+says "says what a number is" err "is not a number"
+expect "cp needs a sandbox" 2 cp a b
+expect "cp between sandboxes" 2 cp aaaa:x bbbb:y
+says "shows the way" err "moat cp A:FILE - | moat cp - B:FILE"
+expect "rm of nothing" 2 rm
+expect "serve cannot do two things" 2 serve --stop --background
+expect "a label needs a value" 2 rm --label x
+
+cd "$tmp" || exit 1
+expect "up of nothing" 2 up
+says "shows examples" err "moat up debian12"
+printf 'vms: [\n' >bad.yaml
+expect "a spec that is not YAML" 1 up bad.yaml
+says "names file and line" err "bad.yaml: line 2"
+expect "a spec that is not there" 3 up nowhere.yaml
+says "names it" err "nowhere.yaml: No such file"
+expect "a local file that is not there" 3 cp nowhere abcd:x
+
+expect "version" 0 version
+says "prints it" out "^moat [0-9]"
+expect "--version" 0 --version
+expect "version as JSON" 0 version --json
+check "is JSON" python3 -c 'import json,sys; json.load(open(sys.argv[1]))["protocol"]' "$tmp/out"
+expect "schema" 0 schema
+check "is a JSON Schema" python3 -c 'import json,sys; assert "$schema" in json.load(open(sys.argv[1]))' "$tmp/out"
+moat version >/dev/full 2>"$tmp/err"
+check "a full disk is noticed" test $? -eq 1
+
+unset HOME
+MOAT_HOME='' expect "without HOME" 1 ls
+says "says what to set" err "MOAT_HOME"
+end_tests
