@@ -1,14 +1,15 @@
 """Snapshots as tools: the model may save the machine and go back when it broke something.
 
 Snapshots are not part of Inspect's own interface. `sandbox().as_type(...)` gives the object that
-has them. A snapshot holds all VMs of the sandbox, with their memory and running processes.
+has them. A snapshot holds all VMs of the sandbox, with their memory and running processes. If the
+driver has no snapshots, the model is told so, and will not find the secret again.
 """
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
-from inspect_ai.tool import Tool, tool
+from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import sandbox
 
 from inspect_moat import VmSandboxEnvironment
@@ -23,7 +24,10 @@ def save() -> Tool:
         Args:
             name: A name for this state.
         """
-        await sandbox().as_type(VmSandboxEnvironment).create_snapshot(name)
+        try:
+            await sandbox().as_type(VmSandboxEnvironment).create_snapshot(name)
+        except NotImplementedError as ex:  # not every driver can do it
+            raise ToolError(str(ex)) from ex
         return f"saved as {name}"
 
     return execute
@@ -37,7 +41,10 @@ def go_back() -> Tool:
         Args:
             name: The name that the state was given.
         """
-        await sandbox().as_type(VmSandboxEnvironment).restore_snapshot(name)
+        try:
+            await sandbox().as_type(VmSandboxEnvironment).restore_snapshot(name)
+        except (NotImplementedError, LookupError) as ex:
+            raise ToolError(str(ex)) from ex
         return f"the machine is as it was when {name} was saved"
 
     return execute

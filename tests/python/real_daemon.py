@@ -55,16 +55,18 @@ class Moat:
         return found
 
     def vm_processes(self) -> list[int]:
-        """The QEMU processes that run below our directory, whatever the daemon knows of them."""
+        """The QEMU processes of our daemons, whatever the present one knows of them."""
+        mark = b"MOAT_HOME=" + os.fsencode(self.home) + b"\0"  # inherited from the daemon
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 command = (entry / "cmdline").read_bytes()
+                environment = (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if b"qemu-system" in command and os.fsencode(self.home) in command:
+            if b"qemu-system" in command and mark in environment:
                 found.append(int(entry.name))
         return found
 

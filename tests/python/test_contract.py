@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -256,8 +255,7 @@ async def test_connection_is_a_command_that_exists(machine: SandboxEnvironment, 
 
 async def test_a_dead_vm_is_unavailable(own_machine: SandboxEnvironment, tiny: Moat) -> None:
     (vm,) = (await listed(own_machine))["vms"]
-    command = Path(f"/proc/{vm['pid']}/cmdline").read_bytes()
-    assert os.fsencode(tiny.home) in command, "not a VM of ours"
+    assert vm["pid"] in tiny.vm_processes(), "not a VM of ours"
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_expect_unavailable, own_machine, ["sleep", "600"])
@@ -310,7 +308,6 @@ async def test_two_vms_by_name(tiny: Moat) -> None:
         assert await environments["default"].read_file("f") == "one"
         with pytest.raises(FileNotFoundError):
             await environments["two"].read_file("f")
-        assert (await sh(environments["two"], "hostname")).strip() == "two"
     finally:
         await MoatSandboxEnvironment.sample_cleanup("two", config, environments, False)
 

@@ -27,6 +27,7 @@ class Eval:
 
     def __init__(self, file: Path, logs: Path, *options: str, **environment: str) -> None:
         self.logs = logs
+        self.output: str | None = None
         command = [*INSPECT, "eval", file.name, "--model", "mockllm/model", "--display", "plain"]
         self.process = subprocess.Popen(
             [*command, "--log-dir", str(logs), "--log-format", "json", *options],
@@ -39,11 +40,12 @@ class Eval:
         )
 
     def finish(self) -> str:
-        try:
-            output, _ = self.process.communicate(timeout=EVAL_TIMEOUT)
-        finally:
-            self.process.kill()
-        return output
+        if self.output is None:
+            try:
+                self.output, _ = self.process.communicate(timeout=EVAL_TIMEOUT)
+            finally:
+                self.process.kill()
+        return self.output
 
     def log(self) -> dict[str, Any]:
         (file,) = self.logs.glob("*.json")
@@ -96,10 +98,18 @@ def test_labels_show_which_sample_a_vm_serves(tiny: Moat, tmp_path: Path) -> Non
     assert labels["eval"] == run.log()["eval"]["eval_id"]
 
 
+@pytest.mark.parametrize("state", ["creating", "running"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_killed_in_the_middle(tiny: Moat, tmp_path: Path, number: signal.Signals) -> None:
+def test_killed_in_the_middle(
+    tiny: Moat, tmp_path: Path, number: signal.Signals, state: str
+) -> None:
     run = many(tmp_path, "-T", "samples=20", "-T", "seconds=60", "--max-sandboxes", "4")
-    wait_until(lambda: len(tiny.sandboxes()) >= 2, "no sandboxes appeared")
+
+    def two_there() -> bool:
+        return len([entry for entry in tiny.sandboxes() if entry["state"] == state]) >= 2
+
+    wait_until(two_there, f"no two sandboxes were {state}")
+    assert tiny.vm_processes() != []
     run.process.send_signal(number)
     run.finish()
     tiny.assert_nothing_left()
@@ -161,11 +171,32 @@ def test_drivers_that_are_not_there_yet_say_so(tiny: Moat, tmp_path: Path, provi
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("name", ["hello", "files_and_setup", "snapshots", "ctf"])
+@pytest.mark.parametrize("name", ["hello", "files_and_setup", "ctf"])
 def test_examples_on_the_tiny_image(tiny: Moat, tmp_path: Path, name: str) -> None:
     run = Eval(REPOSITORY / "examples" / f"{name}.py", tmp_path)
     assert run.accuracy() == 1.0
     tiny.assert_nothing_left()
+
+
+def test_example_of_snapshots(tiny: Moat, tmp_path: Path) -> None:
+    run = Eval(REPOSITORY / "examples" / "snapshots.py", tmp_path)
+    accuracy = run.accuracy()
+    tiny.assert_nothing_left()
+    if "the qemu driver has no snapshots" in json.dumps(run.log()):
+        assert accuracy == 0.0, "the secret was found without a snapshot"
+        pytest.xfail("the driver has no snapshots yet; the model was told so")
+    assert accuracy == 1.0
+
+
+def test_example_of_a_network(tiny: Moat, tmp_path: Path) -> None:
+    run = Eval(REPOSITORY / "examples" / "ctf.py", tmp_path, "-T", "network=true")
+    output = run.finish()
+    tiny.assert_nothing_left()
+    if "cannot connect VMs yet" in " ".join(output.split()):
+        assert run.process.returncode != 0
+        assert "sandbox moat: networks.vnets: " in output
+        pytest.xfail("the driver has no networks yet; the eval stopped at its start")
+    assert run.accuracy() == 1.0
 
 
 @pytest.mark.parametrize("name", ["tools", "bash_session", "human"])

@@ -227,16 +227,41 @@ async def test_start_of_an_eval_validates_and_builds_images_once(
     config = MoatSandboxEnvironmentConfig.model_validate(
         {"vms": [{"source": "tiny"}, {"source": "tiny", "name": "b"}]}
     )
+    script.fail("validate", "not_found", "no image tiny")
     script.fail("image.inspect", "not_found", "no image tiny")
+
+    async def build(peer: Peer, message: Message) -> None:
+        script.answers.clear()  # now it is there
+        await peer.result(message["id"])
+
+    script.answers["image.build"] = build
     async with fake_daemon(runtime_dir, script):
         await MoatSandboxEnvironment.task_init("startup", config)
-    assert len(script.args("validate")) == 1
+    assert len(script.args("validate")) == 2
     assert script.args("image.build") == [{"image": "tiny"}]
+
+
+async def test_an_image_that_nobody_can_build(runtime_dir: Path, script: Script) -> None:
+    for op in ("validate", "image.inspect", "image.build"):
+        script.fail(op, "not_found", "no image and no recipe tinny")
+    async with fake_daemon(runtime_dir, script):
+        with pytest.raises(PrerequisiteError, match="sandbox moat: no image and no recipe tinny"):
+            await MoatSandboxEnvironment.task_init("startup", None)
 
 
 async def test_an_image_that_is_there_is_not_built(runtime_dir: Path, script: Script) -> None:
     async with fake_daemon(runtime_dir, script):
         await MoatSandboxEnvironment.task_init("startup", None)
+    assert script.args("image.build") == []
+
+
+async def test_a_wrong_specification_is_said_before_an_image_is_built(
+    runtime_dir: Path, script: Script
+) -> None:
+    script.fail("validate", "invalid", "vms[0].cpu: no CPU model foo")
+    async with fake_daemon(runtime_dir, script):
+        with pytest.raises(PrerequisiteError, match="no CPU model foo"):
+            await MoatSandboxEnvironment.task_init("startup", None)
     assert script.args("image.build") == []
 
 

@@ -81,7 +81,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
-        """What is done once for a specification, before the samples start."""
+        """Get what a specification needs and what is not there, before the samples start."""
 
     # The life of a sandbox.
 
@@ -91,8 +91,14 @@ class VmSandboxEnvironment(SandboxEnvironment):
         spec = cls._spec(config)
         try:
             connection = await connect()
-            await connection.request("validate", {"spec": spec}, timeout=QUERY_TIMEOUT)
-            await cls.prepare(connection, spec)
+            try:
+                await _validate(connection, spec)
+            except MoatError as ex:
+                if ex.kind != "not_found":
+                    raise
+                # an image is missing; what else may be wrong is found out when it is there
+                await cls.prepare(connection, spec)
+                await _validate(connection, spec)
         except MoatError as ex:
             raise PrerequisiteError(f"sandbox {cls.provider}: {ex.message}") from ex
         except MoatNotInstalledError as ex:
@@ -363,6 +369,10 @@ class VmSandboxEnvironment(SandboxEnvironment):
 
     def _args(self, **more: Any) -> dict[str, Any]:
         return {"sandbox": self.sandbox_id, "vm": self.vm_name, **more}
+
+
+async def _validate(connection: Connection, spec: dict[str, Any]) -> None:
+    await connection.request("validate", {"spec": spec}, timeout=QUERY_TIMEOUT)
 
 
 async def _up(connection: Connection, args: dict[str, Any]) -> dict[str, Any]:
