@@ -100,7 +100,9 @@ static int add_and_make(struct request *rq, struct sandbox_spec *spec, struct dr
 	struct sandbox *sb;
 	int rc;
 
+	/* Who removes a sandbox gives its memory back: we, until it runs. */
 	if (registry_add(d->registry, &req, &sb, e) < 0) {
+		admission_leave(d->admission, spec_total_ram(spec));
 		json_decref(req.labels);
 		spec_free(spec);
 		return -1;
@@ -109,6 +111,7 @@ static int add_and_make(struct request *rq, struct sandbox_spec *spec, struct dr
 		rq->session->peer_pid);
 	if (make_box(rq, sb, detach, e) < 0) {
 		log_err(&rq->op, LOG_WARN, e, "sandbox %s was not made", sb->id);
+		admission_leave(d->admission, sb->ram_mb);
 		registry_forget(d->registry, sb);
 		return -1;
 	}
@@ -131,21 +134,15 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 	json_t *j, *labels = none;
 	struct driver *drv;
 	int detach = 0, wait = 1;
-	unsigned ram_mb;
 
 	if (json_get(rq->args, "args", e, "{s:o, s?o, s?b, s?b}", "spec", &j, "labels", &labels,
 		    "detach", &detach, "wait", &wait) < 0)
 		return -1;
 	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &drv, e) < 0)
 		return -1;
-	ram_mb = spec_total_ram(spec);
-	if (admission_enter(rq->daemon->admission, &rq->op, ram_mb, wait, e) < 0)
+	if (admission_enter(rq->daemon->admission, &rq->op, spec_total_ram(spec), wait, e) < 0)
 		return -1;
-	if (add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e) < 0) {
-		admission_leave(rq->daemon->admission, ram_mb);
-		return -1;
-	}
-	return 0;
+	return add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e);
 }
 
 int handle_ls(struct request *rq, json_t **ret, struct err *e)
