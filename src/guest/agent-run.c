@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "guest/agent-parse.h"
 #include "guest/agent-script.h"
 #include "util/auto.h"
 #include "util/str.h"
@@ -14,7 +15,6 @@
 
 enum {
 	TAG_BYTES = 8,
-	NOT_STARTED = 125,
 	END_S = 20, /* from the death of a command to its script's last word */
 	KILL_S = 10,
 };
@@ -23,64 +23,6 @@ void agent_result_free(struct agent_result *r)
 {
 	buf_free(&r->out);
 	buf_free(&r->err);
-}
-
-/* The last line of b, if it is "\nTAG ...\n"; takes it off and copies its text without the tag. */
-static bool take_tagged(struct buf *b, const char *tag, char *out, size_t size)
-{
-	const char *text = (const char *)buf_data(b);
-	size_t tag_len = strlen(tag), end = b->len, start;
-
-	if (!end || text[end - 1] != '\n')
-		return false;
-	for (start = end - 1; start && text[start - 1] != '\n'; start--)
-		;
-	if (!start || end - start < tag_len + 2 || memcmp(text + start, tag, tag_len) != 0 ||
-		text[start + tag_len] != ' ')
-		return false;
-	str_escape(text + start + tag_len + 1, end - 1 - (start + tag_len + 1), out, size);
-	b->len = start - 1;
-	return true;
-}
-
-/* "user 2 no such user: bob" */
-static bool parse_not_run(const char *text, struct guest_exit *ret)
-{
-	char stage[8];
-	unsigned eno;
-	int at = 0;
-
-	if (sscanf(text, "%7s %9u %n", stage, &eno, &at) < 2 || !at)
-		return false;
-	if (strcmp(stage, "user") == 0)
-		guest_not_run(ret, GUEST_NO_USER, eno, text + at);
-	else if (strcmp(stage, "cwd") == 0)
-		guest_not_run(ret, GUEST_NO_CWD, eno, text + at);
-	else if (strcmp(stage, "exec") == 0)
-		guest_not_run(ret, GUEST_NO_EXEC, eno, text + at);
-	else
-		return false;
-	return true;
-}
-
-bool agent_parse_end(struct buf *err, const char *tag, struct guest_exit *ret)
-{
-	struct guest_exit exit = {0};
-	unsigned long long out_bytes, err_bytes;
-	unsigned code;
-	char text[512];
-
-	if (!take_tagged(err, tag, text, sizeof(text)))
-		return false;
-	if (sscanf(text, "end %9u %19llu %19llu", &code, &out_bytes, &err_bytes) != 3)
-		return parse_not_run(text, ret);
-	exit.code = (int)(code & 0xff);
-	exit.stdout_bytes = out_bytes;
-	exit.stderr_bytes = err_bytes;
-	if (code == NOT_STARTED && take_tagged(err, tag, text, sizeof(text)))
-		return parse_not_run(text, ret);
-	*ret = exit;
-	return true;
 }
 
 static int make_tag(char tag[2 * TAG_BYTES + 1], struct err *e)

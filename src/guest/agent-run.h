@@ -29,9 +29,3 @@ void agent_result_free(struct agent_result *r);
 /* When op ends first, what the command started is killed before this returns. */
 int agent_run(struct qga *q, const struct op *op, const struct agent_run *run,
 	struct agent_result *ret, struct err *e);
-
-/*
- * Pure: takes the script's last line, marked with tag, off its stderr and makes a guest_exit of it.
- * false: there is none.
- */
-bool agent_parse_end(struct buf *err, const char *tag, struct guest_exit *ret);

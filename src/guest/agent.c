@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guest/agent-parse.h"
 #include "guest/agent-run.h"
 #include "guest/agent-script.h"
 #include "guest/agent-windows.h"
@@ -242,48 +243,6 @@ static int agent_write(struct guest *g, const struct op *op, const struct guest_
 	return 0;
 }
 
-/* Walks the two parts of the list script's output side by side. */
-static int give_entries(struct bytes out,
-	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
-	struct err *e)
-{
-	const char *line = (const char *)out.p;
-	size_t numbers_len = 0, left;
-	const uint8_t *names;
-
-	/* The empty line; there are none before it. */
-	while (numbers_len < out.len && line[numbers_len] != '\n') {
-		const char *end = memchr(line + numbers_len, '\n', out.len - numbers_len);
-
-		if (!end)
-			return err_set(
-				e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
-		numbers_len = (size_t)(end + 1 - line);
-	}
-	if (numbers_len >= out.len)
-		return err_set(e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
-	names = out.p + numbers_len + 1;
-	left = out.len - numbers_len - 1;
-	for (const char *end = line + numbers_len; line < end;
-		line = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1) {
-		struct guest_entry entry = {0};
-		char text[80];
-		size_t n = (size_t)((const char *)memchr(line, '\n', (size_t)(end - line)) - line);
-
-		str_escape(line, n, text, sizeof(text));
-		entry.name = wire_next_string(&names, &left);
-		entry.target = entry.name ? wire_next_string(&names, &left) : NULL;
-		if (!entry.target || sscanf(text, "%" SCNx32 " %" SCNu64 " %" SCNd64, &entry.mode,
-					     &entry.size, &entry.mtime) != 3)
-			return err_set(e, ERR_UNAVAILABLE, "the guest's list of files is broken");
-		if (each(arg, &entry, e) < 0)
-			return -1;
-	}
-	if (left)
-		return err_set(e, ERR_UNAVAILABLE, "the guest's list of files is broken");
-	return 0;
-}
-
 static int agent_list(struct guest *g, const struct op *op, const struct guest_path *at,
 	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
 	struct err *e)
@@ -304,7 +263,7 @@ static int agent_list(struct guest *g, const struct op *op, const struct guest_p
 	}
 	if (r.exit.stdout_bytes > r.out.len)
 		return err_set(e, ERR_LIMIT, "too many files for the plain guest agent");
-	return give_entries(buf_bytes(&r.out), each, arg, e);
+	return agent_parse_list(buf_bytes(&r.out), each, arg, e);
 }
 
 static int run_alone(struct agent *a, const struct op *op, const struct guest_path *at,

@@ -11,7 +11,7 @@
 
 #include "agent-peer.h"
 #include "guest/agent.h"
-#include "guest/agent-run.h"
+#include "guest/agent-parse.h"
 #include "guest/base64.h"
 #include "guest/wire.h"
 #include "util/auto.h"
