@@ -4,6 +4,7 @@
 #
 # Partition 1: FAT with kernel, initramfs, syslinux and systemd-boot. Partition 2: ext4, label root.
 
+# shellcheck disable=SC2034 # for the recipes
 DISK_TOOLS='busybox-static mtools syslinux syslinux-common systemd-boot-efi'
 BOOT_START_MB=1
 BOOT_SIZE_MB=63
@@ -59,12 +60,13 @@ disk_boot() {
 	mtools_path=$TOOLS/usr/bin:$PATH
 	head -c 440 "$TOOLS/usr/lib/syslinux/mbr/mbr.bin" | dd of="$1" conv=notrunc status=none
 	# 128 and 239: active, and an EFI system partition
+	# shellcheck disable=SC2059 # escapes for this very printf
 	printf "$(le32 1952542573)\\000\\000$(partition 128 239 $BOOT_START_MB $BOOT_SIZE_MB)$(partition 0 131 $ROOT_START_MB $(($2 - ROOT_START_MB)))" |
 		dd of="$1" bs=1 seek=440 conv=notrunc status=none
 	printf '\125\252' | dd of="$1" bs=1 seek=510 conv=notrunc status=none
 
 	(
-		export PATH="$mtools_path" MTOOLS_SKIP_CHECK=1 SOURCE_DATE_EPOCH=$EPOCH
+		export PATH="$mtools_path" MTOOLS_SKIP_CHECK=1 SOURCE_DATE_EPOCH="$EPOCH"
 		mformat -i "$boot" -T $((BOOT_SIZE_MB * 2048)) -h 255 -s 63 -H $((BOOT_START_MB * 2048)) \
 			-N 6d6f6174 -v BOOT ::
 		guard syslinux --install --offset $((BOOT_START_MB << 20)) "$1"

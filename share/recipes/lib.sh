@@ -94,6 +94,7 @@ need_tools() {
 # apt_setup [SOURCES]: the machine's own sources, keys and proxy settings apply; its state and caches
 # are left alone. MOAT_APT_SOURCES names a sources.list to use instead, for machines that are not
 # Debian; a recipe's SOURCES comes before both.
+# shellcheck disable=SC2120
 apt_setup() {
 	apt_sources=${1:-${MOAT_APT_SOURCES:-}}
 	rm -rf "$WORK/apt"

@@ -92,9 +92,12 @@ echo 'progress 5 9 configuring' >&3
 tree_copy "$HERE/debian/overlay" "$ROOT"
 mkdir -p "$ROOT/usr/lib/modules"
 cp -r "$MODULES" "$ROOT/usr/lib/modules/"
+# With /proc: some tools of newer releases complain without it.
+mount -t proc proc "$ROOT/proc"
 chroot "$ROOT" depmod "${MODULES##*/}" # kmod's own index; busybox writes none that it reads
 users_make
 units_set
+umount "$ROOT/proc"
 traces_remove
 echo 'progress 6 9 making the file system' >&3
 ext4_make "$WORK/disk.raw" "$DISK_MB" "$ROOT"
