@@ -65,9 +65,11 @@ static int visit_end(struct visit *v, int rc, struct err *e)
 {
 	struct registry *reg = v->rq->daemon->registry;
 
-	v->b.sb->driver->ops->guest_give(v->b.box, v->vm, v->guest);
+	if (rc < 0 && e->kind == ERR_UNAVAILABLE)
+		v->b.sb->driver->ops->explain(v->b.box, v->vm, e);
 	if (rc < 0)
 		registry_explain(reg, &v->b, e);
+	v->b.sb->driver->ops->guest_give(v->b.box, v->vm, v->guest);
 	registry_return(reg, &v->b);
 	return rc;
 }

@@ -78,6 +78,9 @@ struct driver_ops {
 	int (*guest_take)(
 		struct box *b, const struct op *op, unsigned vm, struct guest **ret, struct err *e);
 	void (*guest_give)(struct box *b, unsigned vm, struct guest *g);
+	/* An operation in the guest failed: if that is because the VM has ended, e becomes the
+	 * reason of that. */
+	void (*explain)(struct box *b, unsigned vm, struct err *e);
 	void (*describe)(struct box *b, unsigned vm, struct box_vm_info *ret);
 	/* A PNG of the screen. */
 	int (*screenshot)(

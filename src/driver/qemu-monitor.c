@@ -12,6 +12,7 @@
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/log.h"
 #include "util/str.h"
 
 enum { LAST_WORDS = 600 };
@@ -71,6 +72,7 @@ static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 
 static void note_death(struct qemu_vm *vm)
 {
+	uint64_t one = 1;
 	struct err why;
 	bool shut_down;
 
@@ -85,6 +87,8 @@ static void note_death(struct qemu_vm *vm)
 		vm->state = BOX_VM_DEAD;
 		vm->death = why;
 	}
+	if (write(vm->dead_fd, &one, sizeof(one)) < 0)
+		log_msg(NULL, LOG_ERROR, "%s: cannot tell of a VM's end", vm->sandbox);
 	qmp_fail(vm->qmp, &why);
 	qemu_guest_lost(vm, why.msg);
 }

@@ -24,6 +24,7 @@
 #include "util/str.h"
 
 enum { MONITOR_STACK = 128 * 1024 };
+#define END_SECONDS 5.0 /* between the first sign of QEMU's end and the end itself */
 
 static const char *const uefi_pairs[][2] = {
 	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
@@ -213,7 +214,8 @@ static int start_monitor(struct qemu_vm *vm, struct err *e)
 	int rc;
 
 	vm->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (vm->stop_fd < 0)
+	vm->dead_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (vm->stop_fd < 0 || vm->dead_fd < 0)
 		return err_sys(e, errno, "eventfd");
 	if (qmp_new(vm->qmp_fd, on_event, vm, &vm->qmp, e) < 0)
 		return -1;
@@ -268,10 +270,25 @@ static void on_event(void *arg, const char *name, json_t *data)
 	}
 }
 
+/* QEMU's end of a socket is closed only when it ends. */
+static bool is_ending(const struct qemu_vm *vm)
+{
+	char byte;
+
+	return vm->monitor_runs && recv(vm->runner_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 int qemu_vm_explain(struct qemu_vm *vm, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	struct op soon = op_for_cleanup(END_SECONDS);
+	struct err ignored;
 
+	if (e->kind == ERR_CANCELLED)
+		return -1;
+	/* Its sockets close a moment before the monitor knows why. */
+	if (is_ending(vm) && op_wait_fd(&soon, vm->dead_fd, POLLIN, &ignored) < 0)
+		return -1;
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 	if (vm->state == BOX_VM_DEAD)
 		*e = vm->death;
 	return -1;
@@ -308,6 +325,7 @@ void qemu_vm_free(struct qemu_vm *vm)
 	close_fd(&vm->console_fd);
 	close_fd(&vm->stderr_fd);
 	close_fd(&vm->stop_fd);
+	close_fd(&vm->dead_fd);
 	caplog_close(&vm->console);
 	caplog_close(&vm->backend);
 	turn_done(&vm->opening);

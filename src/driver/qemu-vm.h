@@ -40,6 +40,7 @@ struct qemu_vm {
 	pthread_t monitor;
 	bool monitor_runs;
 	int stop_fd;
+	int dead_fd; /* eventfd: readable when state is dead */
 
 	struct turn opening; /* held while somebody opens the way in */
 	struct qga *qga;     /* under opening */
@@ -63,7 +64,8 @@ void qemu_vm_free(struct qemu_vm *vm);
 
 /* The monitor thread's main; arg is the VM. */
 void *qemu_vm_monitor(void *arg);
-/* Fails with the VM's own reason if it is dead, else leaves e as it is. Returns -1. */
+/* Puts the VM's own reason into e if it is dead or just ending, else leaves e as it is. Returns -1.
+ */
 int qemu_vm_explain(struct qemu_vm *vm, struct err *e);
 
 /* The way in (qemu-guest.c). */

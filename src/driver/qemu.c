@@ -204,6 +204,7 @@ static int init_vm(struct qemu_box *b, size_t i, struct err *e)
 		.console_fd = -1,
 		.stderr_fd = -1,
 		.stop_fd = -1,
+		.dead_fd = -1,
 		.console = CAPLOG_NONE,
 		.backend = CAPLOG_NONE,
 		.opening = {.fd = -1}};
@@ -433,6 +434,11 @@ static void qemu_give(struct box *box, unsigned vm, struct guest *g)
 	qemu_guest_give(vm_of(box, vm), g);
 }
 
+static void qemu_explain(struct box *box, unsigned vm, struct err *e)
+{
+	qemu_vm_explain(vm_of(box, vm), e);
+}
+
 static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 {
 	struct qemu_vm *vm = vm_of(box, i);
@@ -476,6 +482,7 @@ const struct driver_ops driver_qemu = {
 	.sweep = qemu_sweep,
 	.guest_take = qemu_take,
 	.guest_give = qemu_give,
+	.explain = qemu_explain,
 	.describe = qemu_describe,
 	.screenshot = qemu_shot,
 	.log_path = qemu_log_path,
