@@ -1,6 +1,8 @@
 #include "daemon/config.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,10 @@
 #include "util/json.h"
 #include "util/str.h"
 
-enum { CONFIG_MAX = 64 * 1024 };
+enum {
+	CONFIG_MAX = 64 * 1024,
+	KEEP_MAX_MB = 1 << 30,
+};
 
 static int one_of(const char *what, const char *value, const char *const *choices, struct err *e)
 {
@@ -26,18 +31,21 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info";
 	double idle = 60, boot = 600;
-	int keep = 512;
+	json_int_t keep = 512;
 
-	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?i}", "accelerator", &accel,
+	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?I}", "accelerator", &accel,
 		    "qemu", &qemu, "log_level", &level, "idle_exit", &idle, "boot_timeout", &boot,
 		    "memory_keep_mb", &keep) < 0)
 		return -1;
 	if (one_of("accelerator", accel, accels, e) < 0 ||
 		one_of("log_level", level, levels, e) < 0)
 		return -1;
-	if (idle < 0 || boot <= 0 || keep < 0)
-		return err_set(e, ERR_INVALID,
-			"idle_exit, boot_timeout and memory_keep_mb cannot be negative");
+	if (idle < 0)
+		return err_set(e, ERR_INVALID, "idle_exit: cannot be negative");
+	if (boot <= 0)
+		return err_set(e, ERR_INVALID, "boot_timeout: must be more than 0");
+	if (keep < 0 || keep > KEEP_MAX_MB)
+		return err_set(e, ERR_INVALID, "memory_keep_mb: not between 0 and %d", KEEP_MAX_MB);
 	if (str_dup(accel, &c->accel, e) < 0 || str_dup(qemu, &c->qemu, e) < 0 ||
 		str_dup(level, &c->log_level, e) < 0)
 		return -1;
@@ -47,26 +55,50 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	return 0;
 }
 
-int config_load(const char *path, struct config *ret, struct err *e)
+/* Whether there is nothing but comments: as good as no file. */
+static bool says_nothing(struct bytes text)
 {
-	auto_free char *text = NULL;
+	bool comment = false;
+
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.p[i] == '\n')
+			comment = false;
+		else if (text.p[i] == '#')
+			comment = true;
+		else if (!comment && !isspace(text.p[i]))
+			return false;
+	}
+	return true;
+}
+
+int config_parse(struct bytes text, struct config *ret, struct err *e)
+{
 	auto_json json_t *j = NULL;
 	struct config c = {0};
-	size_t len = 0;
 
-	if (file_read(path, CONFIG_MAX, &text, &len, e) < 0 && e->sys != ENOENT)
+	if (!says_nothing(text) && spec_text_to_json(text, &j, e) < 0)
 		return -1;
-	if (text && len && spec_text_to_json((struct bytes){(uint8_t *)text, len}, &j, e) < 0)
-		return err_wrap(e, "%s", path);
 	if (!j || json_is_null(j)) {
 		json_decref(j);
 		j = json_object();
 	}
 	if (read_members(j, &c, e) < 0) {
 		config_free(&c);
-		return err_wrap(e, "%s", path);
+		return -1;
 	}
 	*ret = c;
+	return 0;
+}
+
+int config_load(const char *path, struct config *ret, struct err *e)
+{
+	auto_free char *text = NULL;
+	size_t len = 0;
+
+	if (file_read(path, CONFIG_MAX, &text, &len, e) < 0 && e->sys != ENOENT)
+		return -1;
+	if (config_parse((struct bytes){(uint8_t *)text, len}, ret, e) < 0)
+		return err_wrap(e, "%s", path);
 	return 0;
 }
 

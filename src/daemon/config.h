@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "util/buf.h"
 #include "util/err.h"
 
 struct config {
@@ -14,6 +15,8 @@ struct config {
 	unsigned memory_keep_mb; /* memory of the host that VMs may not take */
 };
 
+/* Pure: what the file's text says. */
+int config_parse(struct bytes text, struct config *ret, struct err *e);
 /* A missing file means the defaults; a wrong one is an error that names the place. */
 int config_load(const char *path, struct config *ret, struct err *e);
 void config_free(struct config *c);
