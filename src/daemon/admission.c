@@ -11,6 +11,7 @@
 #include "util/turn.h"
 
 #define LOOK_AGAIN 0.25    /* seconds between looks at memory that others than us may free */
+#define NO_WAIT    1.0     /* seconds that the turn takes at most, unless its holder waits */
 enum { OVERHEAD_MB = 48 }; /* what a QEMU needs besides the guest's memory */
 
 struct admission {
@@ -101,6 +102,21 @@ static int refuse(
 		mb, f->available_mb, f->total_mb, f->promised_mb, a->keep_mb);
 }
 
+/* Who does not want to wait must not wait for one who does, either. */
+static int take_head(
+	struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e)
+{
+	struct op soon = op_within(op, NO_WAIT);
+	struct admission_figures f;
+
+	if (turn_take(&a->head, wait ? op : &soon, e) == 0)
+		return 0;
+	if (wait || e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
+		return err_wrap(e, "waiting for memory");
+	admission_figures(a, &f);
+	return refuse(a, mb, &f, e);
+}
+
 int admission_enter(struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
@@ -108,8 +124,8 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, bool 
 	bool said = false;
 
 	mb += OVERHEAD_MB;
-	if (turn_take(&a->head, op, e) < 0)
-		return err_wrap(e, "waiting for memory");
+	if (take_head(a, op, mb, wait, e) < 0)
+		return -1;
 	held = &a->head;
 	while (!try_promise(a, mb, &f)) {
 		if (!wait || f.promised_mb == 0 || (unsigned long long)mb + a->keep_mb > f.total_mb)
