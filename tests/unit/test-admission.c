@@ -1,0 +1,162 @@
+#include "daemon/admission.h"
+
+#include <pthread.h>
+
+#include "tap.h"
+#include "scratch.h"
+
+static void test_meminfo(void)
+{
+	static const char text[] = "MemTotal:       16384000 kB\nMemFree:  1 kB\n"
+				   "MemAvailable:    2048000 kB\n\nSwapTotal: 0 kB";
+
+	OK(meminfo_mb(text, "MemTotal") == 16000);
+	OK(meminfo_mb(text, "MemAvailable") == 2000);
+	OK(meminfo_mb(text, "MemFree") == 0 && meminfo_mb(text, "SwapTotal") == 0);
+	OK(meminfo_mb(text, "Mem") == 0 && meminfo_mb(text, "Total") == 0);
+	OK(meminfo_mb("", "MemTotal") == 0 && meminfo_mb("\n\n", "MemTotal") == 0);
+	OK(meminfo_mb("MemTotal: nonsense\n", "MemTotal") == 0);
+}
+
+/* An admission with room for about `room` MB, whatever this host has at the moment. */
+static struct admission *with_room(unsigned room)
+{
+	struct admission_figures f;
+	struct admission *a = NULL;
+	struct err e;
+
+	if (admission_new(0, &a, &e) < 0)
+		abort();
+	admission_figures(a, &f);
+	admission_free(a);
+	if (f.available_mb <= room || admission_new((unsigned)f.available_mb - room, &a, &e) < 0)
+		abort();
+	return a;
+}
+
+/* Memory comes and goes on a busy host: enough that a GB or two do not matter. */
+enum { ROOM = 3000, HALF = 1600, FAR_TOO_MUCH = 6000 };
+
+static void test_refuses(void)
+{
+	struct admission *a = with_room(ROOM);
+	struct op op = op_for_cleanup(30);
+	struct admission_figures f;
+	char want[64];
+	struct err e;
+
+	admission_figures(a, &f);
+	OK(f.total_mb > 0 && f.available_mb <= f.total_mb && f.promised_mb == 0);
+	OK(admission_enter(a, &op, FAR_TOO_MUCH, false, &e) < 0 && e.kind == ERR_BUSY);
+	snprintf(want, sizeof(want), "needs %u MB, the host has ", FAR_TOO_MUCH + 48);
+	OK(strstr(e.msg, want));
+	snprintf(want, sizeof(want), " of %llu MB available", f.total_mb);
+	OK(strstr(e.msg, want) && strstr(e.msg, " 0 MB are promised"));
+	/* Nothing of ours could be given back: waiting would be for ever. */
+	OK(admission_enter(a, &op, FAR_TOO_MUCH, true, &e) < 0 && e.kind == ERR_BUSY);
+	OK(admission_enter(a, &op, 100, false, &e) == 0);
+	/* More than the host has at all is never waited for. */
+	OK(admission_enter(a, &op, (unsigned)f.total_mb, true, &e) < 0 && e.kind == ERR_BUSY);
+	admission_figures(a, &f);
+	OK(f.promised_mb == 148);
+	admission_leave(a, 100);
+	admission_figures(a, &f);
+	OK(f.promised_mb == 0);
+	admission_free(a);
+	admission_free(NULL);
+}
+
+struct guest {
+	struct admission *a;
+	struct op op;
+	struct err e;
+	pthread_t thread;
+	bool waits, in;
+	int rc;
+};
+
+static void note_waiting(void *arg, const char *text, uint64_t done, uint64_t total)
+{
+	(void)text;
+	(void)done;
+	(void)total;
+	__atomic_store_n(&((struct guest *)arg)->waits, true, __ATOMIC_RELEASE);
+}
+
+static void *enter(void *arg)
+{
+	struct guest *g = arg;
+
+	g->rc = admission_enter(g->a, &g->op, HALF, true, &g->e);
+	__atomic_store_n(&g->in, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void guest_start(struct guest *g, struct admission *a)
+{
+	struct err e;
+
+	*g = (struct guest){.a = a};
+	if (op_init(&g->op, "g", 60, &e) < 0)
+		abort();
+	g->op.on_progress = note_waiting;
+	g->op.progress_arg = g;
+	pthread_create(&g->thread, NULL, enter, g);
+}
+
+static void test_waits(void)
+{
+	struct admission *a = with_room(ROOM);
+	struct op op = op_for_cleanup(60);
+	int64_t start;
+	struct guest g;
+	struct err e;
+
+	OK(admission_enter(a, &op, HALF, true, &e) == 0);
+	guest_start(&g, a);
+	OK(EVENTUALLY(__atomic_load_n(&g.waits, __ATOMIC_ACQUIRE)));
+	OK(!__atomic_load_n(&g.in, __ATOMIC_ACQUIRE));
+	/* Who does not want to wait is not made to wait behind one who does. */
+	start = now_ns();
+	OK(admission_enter(a, &op, HALF, false, &e) < 0 && e.kind == ERR_BUSY);
+	OK(strstr(e.msg, "not enough memory") && seconds_since(start) < 20);
+	admission_leave(a, HALF);
+	OK(EVENTUALLY(__atomic_load_n(&g.in, __ATOMIC_ACQUIRE)));
+	pthread_join(g.thread, NULL);
+	OK(g.rc == 0);
+	op_done(&g.op);
+
+	/* Waiting ends with the operation, and leaves no promise behind. */
+	guest_start(&g, a);
+	OK(EVENTUALLY(__atomic_load_n(&g.waits, __ATOMIC_ACQUIRE)));
+	op_cancel(&g.op);
+	pthread_join(g.thread, NULL);
+	OK(g.rc < 0 && g.e.kind == ERR_CANCELLED);
+	STR_IS(g.e.msg, "waiting for memory: cancelled");
+	op_done(&g.op);
+	admission_leave(a, HALF);
+	struct admission_figures f;
+	admission_figures(a, &f);
+	OK(f.promised_mb == 0);
+	admission_free(a);
+}
+
+int main(void)
+{
+	struct admission_figures f;
+	struct admission *a = NULL;
+	struct err e;
+
+	test_meminfo();
+	OK(admission_new(0, &a, &e) == 0);
+	admission_figures(a, &f);
+	admission_free(a);
+	if (f.available_mb > ROOM + 1000) {
+		test_refuses();
+		test_waits();
+	} else {
+		printf("# only %llu MB available: waiting for memory is not tested\n",
+			f.available_mb);
+	}
+	return tap_done();
+}

@@ -1,0 +1,263 @@
+/* The life of sandboxes in the registry, with a driver that is only a script. */
+#include "daemon/registry.h"
+
+#include <pthread.h>
+
+#include "tap.h"
+#include "scratch.h"
+#include "spec/yaml.h"
+#include "util/json.h"
+
+static void describe(struct box *b, unsigned vm, struct box_vm_info *ret)
+{
+	*ret = (struct box_vm_info){.state = vm == 0 ? BOX_VM_RUNNING : BOX_VM_DEAD,
+		.image = "tiny",
+		.user = "user",
+		.accelerator = "tcg",
+		.way = b ? "runner" : "",
+		.pid = 42};
+	if (vm == 1)
+		snprintf(ret->error, sizeof(ret->error), "fell \xff over");
+}
+
+static const struct driver_ops script_ops = {.name = "script", .describe = describe};
+static struct driver driver = {.ops = &script_ops};
+static struct box box = {.driver = &driver};
+
+static struct sandbox_spec *two_vms(void)
+{
+	static const char text[] = "vms: [{name: one, source: tiny, ram_mb: 100}, "
+				   "{name: two, source: tiny, ram_mb: 300, is_sandbox: false}]";
+	auto_json json_t *j = NULL;
+	struct sandbox_spec *spec = NULL;
+	struct err e;
+
+	if (spec_text_to_json((struct bytes){(const uint8_t *)text, strlen(text)}, &j, &e) < 0 ||
+		spec_parse(j, &spec, &e) < 0)
+		abort();
+	return spec;
+}
+
+static struct sandbox *add(struct registry *r, uint64_t lease, struct op *maker)
+{
+	struct sandbox_new req = {.driver = &driver,
+		.spec = two_vms(),
+		.labels = json_pack("{s:s}", "eval", "e1"),
+		.lease = lease,
+		.owner_pid = 7,
+		.maker = maker};
+	struct sandbox *sb = NULL;
+	struct err e;
+
+	if (registry_add(r, &req, &sb, &e) < 0)
+		abort();
+	return sb;
+}
+
+static bool everyone(const struct sandbox *sb, void *arg)
+{
+	(void)sb;
+	(void)arg;
+	return true;
+}
+
+static bool of_lease(const struct sandbox *sb, void *arg)
+{
+	return sb->lease == *(uint64_t *)arg;
+}
+
+static void test_life(struct registry *r)
+{
+	struct op op = op_for_cleanup(10);
+	struct box *taken = NULL;
+	struct sandbox *sb, *leaving;
+	struct borrower b = {0};
+	char id[16];
+	struct err e;
+
+	sb = add(r, 1, &op);
+	memcpy(id, sb->id, sizeof(id));
+	OK(strlen(id) == 10 && strspn(id, "0123456789abcdef") == 10);
+	OK(sb->ram_mb == 400 && sb->state == SANDBOX_CREATING && registry_has(r, id));
+	OK(registry_borrow(r, id, &op, &b, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	OK(strstr(e.msg, "is creating"));
+	OK(!registry_start_removal(r, everyone, NULL, &taken)); /* its maker removes it */
+	OK(registry_running(r, sb, &box, false, &e) == 0 && sb->lease == 1);
+	OK(registry_running(r, sb, &box, false, &e) < 0 && e.kind == ERR_CANCELLED);
+	OK(registry_borrow(r, id, &op, &b, &e) == 0 && b.box == &box && b.sb == sb);
+	registry_return(r, &b);
+	registry_unref(r, sb);
+
+	leaving = registry_start_removal(r, everyone, NULL, &taken);
+	OK(leaving == sb && taken == &box && !sb->box);
+	OK(!registry_start_removal(r, everyone, NULL, &taken)); /* only once */
+	OK(registry_borrow(r, id, &op, &b, &e) < 0 && strstr(e.msg, "is removing"));
+	OK(registry_wait_idle(r, sb, &op, &e) == 0 && registry_count(r) == 1);
+	registry_forget(r, leaving);
+	OK(registry_count(r) == 0 && !registry_has(r, id));
+	OK(registry_borrow(r, id, &op, &b, &e) < 0 && e.kind == ERR_NOT_FOUND);
+}
+
+/* A sandbox that could not be made leaves as if it had never been. */
+static void test_failed_making(struct registry *r)
+{
+	struct op op = op_for_cleanup(10);
+	struct sandbox *sb = add(r, 1, &op);
+
+	registry_forget(r, sb);
+	OK(registry_count(r) == 0);
+}
+
+static void test_prefix(struct registry *r)
+{
+	struct op op = op_for_cleanup(10);
+	struct sandbox *a = add(r, 1, &op), *b = add(r, 1, &op);
+	char got[16] = "", prefix[16];
+	struct err e;
+
+	/* Ids are random: these two are made to share their beginning. */
+	snprintf(a->id, sizeof(a->id), "abcd000001");
+	snprintf(b->id, sizeof(b->id), "abcd000002");
+	OK(registry_resolve(r, "abcd000002", got, &e) == 0);
+	STR_IS(got, "abcd000002");
+	OK(registry_resolve(r, "abcd0000", got, &e) < 0 && e.kind == ERR_INVALID);
+	STR_IS(e.msg, "several sandboxes begin with abcd0000");
+	snprintf(b->id, sizeof(b->id), "ffff000002");
+	OK(registry_resolve(r, "abcd", got, &e) == 0);
+	STR_IS(got, "abcd000001");
+	OK(registry_resolve(r, "abc", got, &e) < 0 && e.kind == ERR_NOT_FOUND);
+	OK(registry_resolve(r, "", got, &e) < 0 && e.kind == ERR_NOT_FOUND);
+	OK(registry_resolve(r, "abcd000001x", got, &e) < 0);
+	OK(registry_resolve(r, "evil\x1b[2J\n", got, &e) < 0);
+	STR_IS(e.msg, "no sandbox evil\\x1b[2J\\x0a");
+	snprintf(prefix, sizeof(prefix), "%s", "ffff");
+	OK(registry_detach(r, prefix, &e) == 0 && b->lease == 0 && a->lease == 1);
+	registry_forget(r, a);
+	registry_forget(r, b);
+}
+
+struct worker {
+	struct registry *r;
+	char id[16];
+	struct op op;
+	struct borrower b;
+	struct err e;
+	bool borrowed;
+	int rc;
+};
+
+/* An operation that would last for ever: it has the sandbox borrowed and waits. */
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	if (registry_borrow(w->r, w->id, &w->op, &w->b, &w->e) < 0)
+		abort();
+	__atomic_store_n(&w->borrowed, true, __ATOMIC_RELEASE);
+	w->rc = op_pause(&w->op, 60, &w->e);
+	if (w->rc < 0)
+		registry_explain(w->r, &w->b, &w->e);
+	registry_return(w->r, &w->b);
+	return NULL;
+}
+
+static void test_removal_cancels(struct registry *r)
+{
+	struct op op = op_for_cleanup(30), brief = op_for_cleanup(0.05);
+	struct sandbox *sb = add(r, 1, &op), *leaving;
+	struct worker w = {.r = r};
+	struct box *taken = NULL;
+	char want[64];
+	pthread_t thread;
+	struct borrower held;
+	struct op held_op;
+	struct err e;
+
+	OK(registry_running(r, sb, &box, true, &e) == 0 && sb->lease == 0);
+	memcpy(w.id, sb->id, sizeof(w.id));
+	snprintf(want, sizeof(want), "sandbox %s was removed", sb->id);
+	registry_unref(r, sb);
+	OK(op_init(&w.op, "w", 0, &e) == 0 && op_init(&held_op, "h", 0, &e) == 0);
+	OK(registry_borrow(r, w.id, &held_op, &held, &e) == 0);
+	pthread_create(&thread, NULL, work, &w);
+	OK(EVENTUALLY(__atomic_load_n(&w.borrowed, __ATOMIC_ACQUIRE)));
+
+	leaving = registry_start_removal(r, everyone, NULL, &taken);
+	OK(leaving == sb && op_cancelled(&w.op) && op_cancelled(&held_op));
+	pthread_join(thread, NULL);
+	OK(w.rc < 0 && w.e.kind == ERR_UNAVAILABLE);
+	STR_IS(w.e.msg, want);
+	/* One still has it: the box must not be pulled from under it. */
+	OK(registry_wait_idle(r, sb, &brief, &e) < 0 && e.kind == ERR_TIMEOUT);
+	err_set(&e, ERR_BACKEND, "other trouble");
+	registry_explain(r, &held, &e);
+	STR_IS(e.msg, "other trouble");
+	registry_return(r, &held);
+	OK(registry_wait_idle(r, sb, &op, &e) == 0);
+	registry_forget(r, leaving);
+	op_done(&w.op);
+	op_done(&held_op);
+}
+
+static void test_cancel_making(struct registry *r)
+{
+	struct sandbox *a, *b;
+	uint64_t lease = 5;
+	struct op one, two;
+	struct err e;
+
+	OK(op_init(&one, "1", 0, &e) == 0 && op_init(&two, "2", 0, &e) == 0);
+	a = add(r, 5, &one);
+	b = add(r, 6, &two);
+	OK(registry_cancel_making(r, of_lease, &lease) == 1);
+	OK(op_cancelled(&one) && !op_cancelled(&two));
+	registry_forget(r, a);
+	OK(registry_cancel_making(r, of_lease, &lease) == 0);
+	registry_forget(r, b);
+	op_done(&one);
+	op_done(&two);
+}
+
+static void test_json(struct registry *r)
+{
+	struct op op = op_for_cleanup(10);
+	struct sandbox *first = add(r, 1, &op), *second = add(r, 0, &op);
+	auto_json json_t *all = NULL, *one = NULL;
+	json_t *vms, *none = NULL;
+	struct err e;
+
+	OK(registry_running(r, first, &box, false, &e) == 0);
+	OK(registry_to_json(r, NULL, &all, &e) == 0 && json_array_size(all) == 2);
+	STR_IS(json_string_value(json_object_get(json_array_get(all, 0), "id")), first->id);
+	STR_IS(json_string_value(json_object_get(json_array_get(all, 1), "state")), "creating");
+	OK(json_is_true(json_object_get(json_array_get(all, 1), "detached")));
+	OK(registry_to_json(r, first->id, &one, &e) == 0 && json_array_size(one) == 1);
+	vms = json_object_get(json_array_get(one, 0), "vms");
+	OK(json_array_size(vms) == 2);
+	STR_IS(json_string_value(json_object_get(json_array_get(vms, 0), "state")), "running");
+	OK(json_is_true(json_object_get(json_array_get(vms, 0), "default")));
+	OK(!json_object_get(json_array_get(vms, 0), "error"));
+	STR_IS(json_string_value(json_object_get(json_array_get(vms, 1), "error")),
+		"fell \\xff over");
+	OK(json_is_false(json_object_get(json_array_get(vms, 1), "sandbox")));
+	OK(registry_to_json(r, "nonesuch", &none, &e) < 0 && e.kind == ERR_NOT_FOUND && !none);
+	registry_unref(r, first);
+	registry_unref(r, second); /* the registry frees what is left in it */
+}
+
+int main(void)
+{
+	struct registry *r = NULL;
+	struct err e;
+
+	OK(registry_new(&r, &e) == 0 && registry_count(r) == 0);
+	test_life(r);
+	test_failed_making(r);
+	test_prefix(r);
+	test_removal_cancels(r);
+	test_cancel_making(r);
+	test_json(r);
+	registry_free(r);
+	registry_free(NULL);
+	return tap_done();
+}
