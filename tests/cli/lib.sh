@@ -57,6 +57,14 @@ run() {
 	code=$?
 }
 
+# Starts moat beside us; its pid in $pid, its output as with run.
+background() {
+	: >"$tmp/out"
+	: >"$tmp/err" # now, so that nobody waits for what an earlier one said
+	"$MOAT" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
+	pid=$!
+}
+
 expect() { # DESCRIPTION CODE ARGUMENT...: moat ends with that code
 	what=$1 want=$2
 	shift 2

@@ -116,8 +116,7 @@ touch a:b
 expect "a local name with a colon" 0 cp ./a:b $id:/colon
 check "needs ./ in front" test -f "$root/colon"
 
-"$MOAT" cp $id:/endless huge 2>"$tmp/err" &
-pid=$!
+background cp $id:/endless huge
 wait_for test -s huge
 kill -TERM $pid
 wait $pid

@@ -47,16 +47,14 @@ import json, sys
 d = json.load(open(sys.argv[1]))
 assert (d["exit_code"], d["stdout"], d["stderr_base64"]) == (3, "a", "/w=="), d' "$tmp/out"
 
-"$MOAT" exec $id sh -c 'echo ready; exec sleep 60' >"$tmp/out" 2>"$tmp/err" &
-pid=$!
+background exec $id sh -c 'echo ready; exec sleep 60'
 wait_for grep -q ready "$tmp/out"
 kill -TERM $pid
 wait $pid
 check "an interrupt ends exec with 130" test $? -eq 130
 check "and cancels the command" grep -q "^cancelled" "$tmp/log"
 
-"$MOAT" exec $id sh -c 'echo ready; exec sleep 60' >"$tmp/out" 2>"$tmp/err" &
-pid=$!
+background exec $id sh -c 'echo ready; exec sleep 60'
 wait_for grep -q ready "$tmp/out"
 kill -STOP "$fake_pid"
 kill -TERM $pid

@@ -17,7 +17,7 @@ moat help | sed -n 's/^  \([a-z]*\) .*/\1/p' >"$tmp/verbs"
 moat help image | sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/image \1/p' >>"$tmp/verbs"
 check "the verbs are found" test "$(wc -l <"$tmp/verbs")" -ge 25
 
-complete() { # the words that bash would offer for the words given
+offers() { # the words that bash would offer for the words given
 	bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moat; echo " ${COMPREPLY[*]} "' "$tmp/bash" moat "$@"
 }
 export PATH="$tmp/bin:$PATH"
@@ -30,12 +30,12 @@ while read -r verb sub; do
 			check "man page: $verb $sub --$opt" sh -c "
 				sed -n '/^\.It Cm $verb${sub:+ $sub}\b/,/^\.It Cm /p' '$man' | grep -q -- 'Fl -$opt\b'"
 		fi
-		case $(complete "$verb" ${sub:+"$sub"} -) in
+		case $(offers "$verb" ${sub:+"$sub"} -) in
 		*" --$opt "*) result 0 "bash: $verb $sub --$opt" ;;
 		*) result 1 "bash: $verb $sub --$opt" ;;
 		esac
 		check "zsh: $verb $sub --$opt" sh -c "
-			sed -n \"/^\t'$verb${sub:+ $sub}')/,/;;/p\" '$tmp/zsh' | grep -q -- '--$opt[]}\[]'"
+			sed -n \"/^\t'$verb${sub:+ $sub}')/,/;;/p\" '$tmp/zsh' | grep -q -- '--${opt}[]}\[]'"
 		check "fish: $verb $sub --$opt" grep -q "__moat_in \"$verb${sub:+ $sub}\"' -l $opt\b" "$tmp/fish"
 	done
 done <"$tmp/verbs"
@@ -43,9 +43,9 @@ for word in "ready-fd" "no-start"; do
 	check "internal --$word is not in the help" sh -c "! '$MOAT' help serve | grep -q -- '$word'"
 done
 
-case $(complete im) in *" image "*) result 0 "verbs are completed" ;; *) result 1 "verbs are completed" ;; esac
-case $(complete image bu) in *" build "*) result 0 "second verbs too" ;; *) result 1 "second verbs too" ;; esac
-case $(complete completion "") in *" zsh "*) result 0 "operands too" ;; *) result 1 "operands too" ;; esac
+case $(offers im) in *" image "*) result 0 "verbs are completed" ;; *) result 1 "verbs are completed" ;; esac
+case $(offers image bu) in *" build "*) result 0 "second verbs too" ;; *) result 1 "second verbs too" ;; esac
+case $(offers completion "") in *" zsh "*) result 0 "operands too" ;; *) result 1 "operands too" ;; esac
 check "a key press starts no daemon" test ! -e "$MOAT_HOME/run/moat.sock"
 if command -v fish >/dev/null; then
 	mkdir -p "$tmp/x"
