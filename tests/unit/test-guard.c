@@ -111,7 +111,8 @@ static void test_guard_killed(void)
 	OK(EVENTUALLY(sleepers() == 0));
 }
 
-static int run(const char *script, bool isolate, struct proc_result *ret)
+/* Its exit code, or -1. The result is the last run's. */
+static int run(const char *script, bool isolate, struct proc_result *res)
 {
 	struct proc_req req = {.argv = (const char *[]){"sh", "-c", script, NULL},
 		.out_max = 4096,
@@ -120,8 +121,9 @@ static int run(const char *script, bool isolate, struct proc_result *ret)
 	struct op op = op_for_cleanup(60);
 	struct err e;
 
-	if (proc_run(&op, &req, ret, &e) == 0)
-		return ret->exit_code;
+	proc_result_free(res);
+	if (proc_run(&op, &req, res, &e) == 0)
+		return res->exit_code;
 	printf("# %s\n", e.msg);
 	return -1;
 }
