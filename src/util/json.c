@@ -33,10 +33,24 @@ int json_to_str(const json_t *j, char **ret, struct err *e)
 	return 0;
 }
 
+/* The member that is unpacked at that place of a flat format: each takes a key and a pointer. */
+static const char *member_at(const char *fmt, int position, va_list ap)
+{
+	const char *key = NULL;
+
+	for (const char *at = fmt; *at && at - fmt < position; at++)
+		if (at[0] == 's' && (at[1] == ':' || at[1] == '?')) {
+			key = va_arg(ap, const char *);
+			(void)va_arg(ap, void *);
+		}
+	return key;
+}
+
 int json_get(json_t *object, const char *what, struct err *e, const char *fmt, ...)
 {
 	json_error_t je;
 	va_list ap;
+	const char *member = NULL;
 	int rc;
 
 	if (!json_is_object(object))
@@ -46,6 +60,13 @@ int json_get(json_t *object, const char *what, struct err *e, const char *fmt, .
 	va_end(ap);
 	if (rc == 0)
 		return 0;
+	if (json_error_code(&je) == json_error_wrong_type) {
+		va_start(ap, fmt);
+		member = member_at(fmt, je.position, ap);
+		va_end(ap);
+	}
+	if (member)
+		return err_set(e, ERR_INVALID, "%s.%s: %s", what, member, je.text);
 	if (json_error_code(&je) == json_error_end_of_input_expected)
 		return err_set(e, ERR_INVALID, "%s: unknown member: %s", what,
 			strrchr(je.text, ' ') ? strrchr(je.text, ' ') + 1 : je.text);

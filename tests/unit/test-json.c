@@ -51,7 +51,10 @@ static void test_get(void)
 	STR_IS(e.msg, "args: unknown member: n");
 	OK(json_get(j, "args", &e, "{s:s*}", "name", &name) == 0);
 	OK(json_get(j, "args", &e, "{s:i, s:i}", "name", &n, "n", &n) < 0);
-	STR_IS(e.msg, "args: Expected integer, got string");
+	STR_IS(e.msg, "args.name: Expected integer, got string");
+	OK(json_get(j, "args", &e, "{s:s, s?b, s?s}", "name", &name, "flag", &flag, "n", &name) <
+		0);
+	STR_IS(e.msg, "args.n: Expected string, got integer");
 	OK(json_get(j, "args", &e, "{s:s, s:i, s:s}", "name", &name, "n", &n, "more", &name) < 0);
 	OK(strstr(e.msg, "more"));
 	OK(json_get(json_object_get(j, "n"), "args.n", &e, "{}") < 0);
