@@ -82,7 +82,7 @@ debian_kernel() {
 		--exclude='*/net/nfc' --exclude='*/net/can' --exclude='*/net/ieee802154' --exclude='*/fs/ocfs2'
 	MODULES=$WORK/kernel/usr/lib/modules/${kernel#linux-image-}
 	depmod_run "$MODULES"
-	kernel_files "$WORK/kernel/boot"
+	kernel_files "$WORK/kernel/boot" "$OUT"
 }
 
 # debian_build NAME CODENAME DESCRIPTION
@@ -110,7 +110,7 @@ debian_build() {
 
 	progress 2 9 'preparing the kernel'
 	debian_kernel
-	disk_initrd "$MODULES"
+	disk_initrd "$MODULES" "$OUT/initrd"
 
 	progress 3 9 'downloading and unpacking packages'
 	truncate -s "${DEBIAN_DISK_MB}M" "$WORK/disk.raw"
@@ -118,7 +118,7 @@ debian_build() {
 	namespace sh "$HERE/debian/stage.sh" "$1" "$2" "$MODULES" "$WORK" "$CACHE" "$DEBIAN_DISK_MB"
 
 	progress 7 9 'making the disk bootable'
-	disk_boot "$WORK/disk.raw" "$DEBIAN_DISK_MB" "$cmdline"
+	disk_boot "$WORK/disk.raw" "$DEBIAN_DISK_MB" "$OUT" "$cmdline"
 
 	progress 8 9 'compressing the disk'
 	disk_pack "$WORK/disk.raw"

@@ -35,19 +35,19 @@ vmlinux_extract() {
 	[ "$(od -An -v -t x1 -N 4 "$vmlinux" | tr -d ' ')" = 7f454c46 ]
 }
 
-# kernel_files BOOTDIR: puts OUT/vmlinuz there and, when the kernel can be entered so, OUT/vmlinux.
+# kernel_files FROM TO: TO/vmlinuz and, when the kernel can be entered so, TO/vmlinux.
 # Sets KERNEL to the one that starts faster.
 # shellcheck disable=SC2034
 kernel_files() {
-	cp "$1"/vmlinuz-* "$OUT/vmlinuz"
+	cp "$1"/vmlinuz-* "$2/vmlinuz"
 	KERNEL=vmlinuz
-	if grep -q '^CONFIG_PVH=y' "$1"/config-* && vmlinux_extract "$OUT/vmlinuz" "$OUT/vmlinux"; then
+	if grep -q '^CONFIG_PVH=y' "$1"/config-* && vmlinux_extract "$2/vmlinuz" "$2/vmlinux"; then
 		KERNEL=vmlinux
 	else
-		rm -f "$OUT/vmlinux"
+		rm -f "$2/vmlinux"
 		echo "no PVH kernel in here: using the bzImage"
 	fi
-	chmod 644 "$OUT"/vmlin*
+	chmod 644 "$2"/vmlin*
 }
 
 # modules_copy FROM TO NAME...: the modules with all they depend on, uncompressed, and their index.

@@ -19,7 +19,7 @@ progress 1 5 'fetching Debian packages'
 tools_fetch
 
 progress 2 5 'preparing the kernel'
-kernel_files "$TOOLS/boot"
+kernel_files "$TOOLS/boot" "$OUT"
 
 progress 3 5 'making the system'
 tiny_rootfs "$WORK/root"
