@@ -194,6 +194,8 @@ static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_ids, stru
 	json_t *one;
 	size_t i;
 
+	if (prefixes && !json_is_array(prefixes))
+		return err_set(e, ERR_INVALID, "args.sandboxes: expected a list");
 	json_array_foreach(prefixes, i, one)
 	{
 		char id[16];
@@ -224,6 +226,10 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		    "labels", &choice.labels) < 0)
 		return -1;
 	choice.all = all;
+	if (choice.labels && check_labels(choice.labels, e) < 0)
+		return -1;
+	if (!all && !prefixes && json_object_size(choice.labels) == 0)
+		return err_set(e, ERR_INVALID, "args: say which: sandboxes, labels or all");
 	if (resolve_all(rq->daemon, prefixes, ids, e) < 0)
 		return -1;
 	failed = removal_run(rq->daemon, chosen, &choice, removed, gone);
