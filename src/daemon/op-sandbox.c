@@ -110,6 +110,7 @@ static int add_and_make(struct request *rq, struct sandbox_spec *spec, struct dr
 	log_msg(&rq->op, LOG_INFO, "making sandbox %s for process %d", sb->id,
 		rq->session->peer_pid);
 	if (make_box(rq, sb, detach, e) < 0) {
+		registry_explain_making(d->registry, sb, e);
 		log_err(&rq->op, LOG_WARN, e, "sandbox %s was not made", sb->id);
 		admission_leave(d->admission, sb->ram_mb);
 		registry_forget(d->registry, sb);
@@ -237,7 +238,8 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_BACKEND,
 			"%u sandboxes could not be removed; see the daemon's log, then moat gc",
 			failed);
-	return json_make(ret, e, "{s:O}", "removed", gone);
+	/* What was named is gone, even if its maker or somebody else removed it for us. */
+	return json_make(ret, e, "{s:O}", "removed", prefixes ? ids : gone);
 }
 
 int handle_detach(struct request *rq, json_t **ret, struct err *e)

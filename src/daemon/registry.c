@@ -219,9 +219,20 @@ unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *a
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
 		if (sb->state == SANDBOX_CREATING && fits(sb, arg)) {
+			sb->unwanted = true;
 			op_cancel(sb->maker);
 			n++;
 		}
+	return n;
+}
+
+unsigned registry_count_removing(struct registry *r, sandbox_filter fits, void *arg)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	unsigned n = 0;
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		n += sb->state == SANDBOX_REMOVING && fits(sb, arg);
 	return n;
 }
 
@@ -268,6 +279,15 @@ int registry_explain(struct registry *r, const struct borrower *b, struct err *e
 
 	if (b->sandbox_gone && e->kind == ERR_CANCELLED)
 		err_set(e, ERR_UNAVAILABLE, "sandbox %s was removed", b->sb->id);
+	return -1;
+}
+
+int registry_explain_making(struct registry *r, const struct sandbox *sb, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	if (sb->unwanted && e->kind == ERR_CANCELLED)
+		err_set(e, ERR_UNAVAILABLE, "sandbox %s was removed while it was made", sb->id);
 	return -1;
 }
 

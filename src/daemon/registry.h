@@ -32,6 +32,7 @@ struct sandbox {
 	unsigned refs;
 	struct borrower *borrowers;
 	struct op *maker; /* the operation that makes it, while CREATING */
+	bool unwanted;    /* the maker was cancelled because somebody removes the sandbox */
 	int idle_fd;      /* eventfd: rung when the last borrower has gone */
 	struct sandbox *next;
 };
@@ -74,6 +75,8 @@ void registry_return(struct registry *r, struct borrower *b);
 /* What an operation that failed should say: that its sandbox was removed, if that is why it was
  * cancelled. Returns -1. */
 int registry_explain(struct registry *r, const struct borrower *b, struct err *e);
+/* The same for the operation that was to make it. */
+int registry_explain_making(struct registry *r, const struct sandbox *sb, struct err *e);
 
 int registry_detach(struct registry *r, const char *id, struct err *e);
 
@@ -88,6 +91,8 @@ struct sandbox *registry_start_removal(
 	struct registry *r, sandbox_filter fits, void *arg, struct box **ret_box);
 /* Cancels the making of those that fit; their makers remove them. How many there are. */
 unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *arg);
+/* How many of those that fit somebody is removing. */
+unsigned registry_count_removing(struct registry *r, sandbox_filter fits, void *arg);
 int registry_wait_idle(struct registry *r, struct sandbox *sb, const struct op *op, struct err *e);
 /* Takes it off the list and drops the caller's reference. */
 void registry_forget(struct registry *r, struct sandbox *sb);

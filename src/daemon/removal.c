@@ -37,6 +37,17 @@ static void wait_for_makers(struct daemon *d, sandbox_filter fits, void *arg)
 			return;
 }
 
+/* Those that somebody else is removing are gone when we return, too. */
+static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
+{
+	struct op op = op_for_cleanup(REMOVAL_SECONDS);
+	struct err e;
+
+	while (registry_count_removing(d->registry, fits, arg))
+		if (op_pause(&op, LOOK_AGAIN, &e) < 0)
+			return;
+}
+
 unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg,
 	void (*said)(void *arg, const char *id), void *said_arg)
 {
@@ -60,6 +71,7 @@ unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg,
 		registry_forget(d->registry, sb);
 		admission_leave(d->admission, ram_mb);
 	}
+	wait_for_removers(d, fits, arg);
 	return failed;
 }
 
