@@ -1,0 +1,99 @@
+"""bench/run.py NAME,NAME...: see README.md."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from vm import BenchVm, Home, report, timed
+
+SIZE = 50 * 1024 * 1024
+SANDBOXES = 8
+
+
+def bench_exec() -> None:
+    vm = BenchVm()
+    try:
+        ours, baseline = [], []
+        for _ in range(10):  # warm up both
+            vm.exec("/bin/true")
+            vm.agent.exec("/bin/true")
+        for _ in range(100):
+            ours.append(timed(lambda: vm.exec("/bin/true")))
+            baseline.append(timed(lambda: vm.agent.exec("/bin/true")))
+        report("exec_true", ours, baseline, "ms")
+    finally:
+        vm.close()
+
+
+def bench_files() -> None:
+    vm = BenchVm()
+    content = os.urandom(SIZE)
+    try:
+        ours, baseline = [], []
+        for _ in range(3):
+            ours.append(timed(lambda: vm.write("/tmp/ours", content)))
+            baseline.append(timed(lambda: vm.agent.write("/tmp/plain", content)))
+        report("file_in_50mib", ours, baseline, "ms")
+        ours, baseline = [], []
+        for _ in range(3):
+            got: list[bytes] = []
+            ours.append(timed(lambda: got.append(vm.read("/tmp/ours"))))
+            assert got == [content]
+            got.clear()
+            baseline.append(timed(lambda: got.append(vm.agent.read("/tmp/plain"))))
+            assert got == [content]
+        report("file_out_50mib", ours, baseline, "ms")
+    finally:
+        vm.close()
+
+
+def resident_kb(pid: int) -> float:
+    with open(f"/proc/{pid}/status") as status:
+        return next(float(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+def bench_memory() -> None:
+    home = Home()
+    spec = {"vms": [{"source": "tiny", "ram_mb": 160, "vcpus": 1}]}
+    try:
+        home.ok("image", "build", "tiny", timeout=1800)
+        home.up(spec)  # what the first one costs is not paid again
+        daemon = home.daemon_pid()
+        before = resident_kb(daemon)
+        for _ in range(SANDBOXES):
+            home.up(spec)
+        each = (resident_kb(daemon) - before) / SANDBOXES
+        qemus = [resident_kb(pid) for pid in home.qemu_pids()]
+        report("daemon_kb_per_sandbox", [max(each, 0.001)], qemus, "KB")
+    finally:
+        home.close()
+
+
+def bench_inspect() -> None:
+    from inspect_floor import run
+
+    run()
+
+
+BENCHES: dict[str, Callable[[], None]] = {
+    "exec": bench_exec,
+    "files": bench_files,
+    "memory": bench_memory,
+    "inspect": bench_inspect,
+}
+
+
+def main() -> int:
+    names = (sys.argv[1] if len(sys.argv) > 1 else ",".join(BENCHES)).split(",")
+    if unknown := [name for name in names if name not in BENCHES]:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
+    for name in names:
+        BENCHES[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
