@@ -27,6 +27,8 @@
 #define RECLAIM_SECONDS 60.0
 #define IDLE_LOOK_MS    1000
 #define DRAIN_SECONDS   90.0
+#define LOCK_SECONDS    50.0 /* for a daemon that is ending; less than our starter waits for us */
+#define LOCK_AGAIN      0.05
 
 int daemon_driver(struct daemon *d, enum spec_driver which, struct driver **ret, struct err *e)
 {
@@ -45,33 +47,69 @@ void daemon_stop(struct daemon *d)
 		abort(); /* an eventfd with room: cannot fail */
 }
 
-/* One daemon per runtime directory and per state directory; the locks end with the process. */
-static int lock_dir(const char *dir, int *ret_fd, struct err *e)
+static int open_socket(const char *path, struct sockaddr_un *ret_addr, struct err *e)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	*ret_addr = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(ret_addr->sun_path, path, strlen(path)); /* paths_load checked the length */
+	return fd < 0 ? err_sys(e, errno, "socket") : fd;
+}
+
+static bool somebody_serves(const char *path)
+{
+	struct sockaddr_un addr;
+	struct err ignored;
+	auto_fd int fd = open_socket(path, &addr, &ignored);
+
+	return fd >= 0 &&
+	       (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 || errno == EAGAIN);
+}
+
+/*
+ * One daemon per runtime directory and per state directory; the locks end with the process. One
+ * that holds its lock but serves nobody is ending, or has just been killed: we wait for it.
+ */
+static int lock_dir(
+	const struct op *op, const char *dir, const char *socket, int *ret_fd, struct err *e)
 {
 	auto_free char *path = NULL;
-	int fd;
+	auto_fd int fd = -1;
 
 	if (str_printf(&path, e, "%s/daemon.lock", dir) < 0)
 		return -1;
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_sys(e, errno, "%s", path);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		close(fd);
-		return err_set(e, ERR_BUSY, "another daemon is using %s", dir);
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (somebody_serves(socket) || op_pause(op, LOCK_AGAIN, e) < 0)
+			return err_set(e, ERR_BUSY, "another daemon is using %s", dir);
 	}
-	*ret_fd = fd;
+	*ret_fd = take_fd(&fd);
 	return 0;
+}
+
+/* sigfd: whoever wants to end us need not wait with us. */
+static int lock_dirs(
+	const struct paths *p, int sigfd, int *ret_runtime, int *ret_state, struct err *e)
+{
+	struct op op = {.cancel_fd = sigfd, .deadline_ns = OP_NO_DEADLINE};
+	struct op patience = op_within(&op, LOCK_SECONDS);
+
+	if (lock_dir(&patience, p->runtime, p->socket, ret_runtime, e) < 0)
+		return -1;
+	/* A daemon with another socket may be using this one for as long as it likes. */
+	patience = op_within(&op, 1);
+	return lock_dir(&patience, p->state, p->socket, ret_state, e);
 }
 
 static int listen_on(const char *path, int *ret_fd, struct err *e)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un addr;
+	auto_fd int fd = open_socket(path, &addr, e);
 
 	if (fd < 0)
-		return err_sys(e, errno, "socket");
-	memcpy(addr.sun_path, path, strlen(path)); /* paths_load checked the length */
+		return -1;
 	/* We hold the lock of this directory: a socket that is here belongs to nobody. */
 	if (unlink(path) < 0 && errno != ENOENT)
 		return err_sys(e, errno, "%s", path);
@@ -294,7 +332,9 @@ static int serve(struct daemon *d, const struct daemon_options *opts, int sigfd,
 		close(opts->ready_fd);
 	}
 	rc = accept_loop(d, listener, sigfd, opts->leave_when_idle, e);
-	unlink(d->paths.socket); /* new clients start a new daemon, which waits for our locks */
+	/* New clients start a new daemon, which waits for our locks. */
+	unlink(d->paths.socket);
+	close(take_fd(&listener));
 	drain(d);
 	log_msg(NULL, LOG_INFO, "ended");
 	return rc;
@@ -313,8 +353,7 @@ int daemon_main(const struct daemon_options *opts, struct err *e)
 	if (paths_load(&d.paths, e) == 0 && paths_make(&d.paths, e) == 0 &&
 		config_load(d.paths.config, &d.config, e) == 0 &&
 		set_up_process(&d.config, &sigfd, e) == 0 &&
-		lock_dir(d.paths.runtime, &runtime_lock, e) == 0 &&
-		lock_dir(d.paths.state, &state_lock, e) == 0)
+		lock_dirs(&d.paths, sigfd, &runtime_lock, &state_lock, e) == 0)
 		rc = serve(&d, opts, sigfd, e);
 	close_parts(&d);
 	config_free(&d.config);
