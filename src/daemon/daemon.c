@@ -20,6 +20,7 @@
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/io.h"
+#include "util/json.h"
 #include "util/lock.h"
 #include "util/log.h"
 #include "util/str.h"
@@ -264,14 +265,14 @@ static void close_parts(struct daemon *d)
 	registry_free(d->registry);
 	store_close(d->store);
 	journal_close(d->journal);
+	json_decref(d->reclaimed);
 	free((char *)d->env.moat_path);
 	free((char *)d->env.runner_path);
 }
 
-static void ignore_line(void *arg, const char *text)
+static void keep_line(void *arg, const char *text)
 {
-	(void)arg;
-	(void)text; /* reclaim_run has logged it */
+	json_array_append_new(arg, json_text(text));
 }
 
 static void reclaim_leftovers(struct daemon *d)
@@ -281,7 +282,8 @@ static void reclaim_leftovers(struct daemon *d)
 
 	/* A thing that will not go must not keep the daemon from serving; it stays in the journal.
 	 */
-	if (reclaim_run(d, &op, ignore_line, NULL, &e) < 0)
+	d->reclaimed = json_array();
+	if (reclaim_run(d, &op, keep_line, d->reclaimed, &e) < 0)
 		log_err(&op, LOG_ERROR, &e,
 			"not everything that an earlier daemon left could be removed");
 }

@@ -41,6 +41,7 @@ struct daemon {
 	unsigned sessions, requests;  /* running at the moment */
 	int64_t idle_since_ns;        /* when the last session ended */
 	struct session *session_list; /* all of them, to be cancelled at the end */
+	json_t *reclaimed;            /* lines about the start's reclaiming, for the first gc */
 };
 
 /* The open driver of that name; ERR_UNSUPPORTED if this build has none. */

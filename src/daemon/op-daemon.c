@@ -47,12 +47,27 @@ static void add_line(void *arg, const char *text)
 	json_array_append_new(arg, json_text(text));
 }
 
+/*
+ * Whoever calls gc after a crash often starts the daemon by doing so, and that has removed all
+ * there was before it could be asked.
+ */
+static json_t *take_start_lines(struct daemon *d)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	json_t *lines = d->reclaimed;
+
+	d->reclaimed = NULL;
+	return lines ? lines : json_array();
+}
+
 int handle_gc(struct request *rq, json_t **ret, struct err *e)
 {
-	auto_json json_t *lines = json_array();
+	auto_json json_t *lines = NULL;
 
-	if (json_get(rq->args, "args", e, "{}") < 0 ||
-		reclaim_run(rq->daemon, &rq->op, add_line, lines, e) < 0 ||
+	if (json_get(rq->args, "args", e, "{}") < 0)
+		return -1;
+	lines = take_start_lines(rq->daemon);
+	if (reclaim_run(rq->daemon, &rq->op, add_line, lines, e) < 0 ||
 		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0)
 		return -1;
 	return json_make(ret, e, "{s:O}", "removed", lines);
