@@ -65,13 +65,19 @@ void line_lose(struct line *l)
 	l->synced = false;
 }
 
+/*
+ * What was said stays said: bytes of a new connection can be here before the kernel knows of it,
+ * and read(2) then gives them, and after them "nobody there". Only a frame that was cut off is
+ * dropped, or it would swallow the next HELLO.
+ */
 static enum line_news hung_up(struct line *l)
 {
 	if (!l->is_port)
 		return LINE_GONE;
-	l->synced = false;
-	drop(&l->rx, l->rx.len);
-	drop(&l->tx, l->tx.len);
+	if (l->rx.len) {
+		line_lose(l);
+		drop(&l->rx, l->rx.len);
+	}
 	return LINE_ABSENT;
 }
 

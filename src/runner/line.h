@@ -37,7 +37,7 @@ void line_close(struct line *l);
 enum line_news {
 	LINE_NOTHING, /* no byte, now */
 	LINE_BYTES,
-	LINE_ABSENT, /* nobody is connected on the host; what was under way is forgotten */
+	LINE_ABSENT, /* nobody is connected on the host */
 	LINE_GONE,   /* and will not come back */
 };
 enum line_news line_fill(struct line *l);

@@ -75,7 +75,6 @@ static void line_in_ready(struct watch *w, uint32_t events)
 		break;
 	case LINE_ABSENT:
 		r->look_again = clock_ms() + LOOK_AGAIN_MS;
-		channels_abandon(r);
 		break;
 	case LINE_GONE:
 		r->leaving = true;
@@ -92,15 +91,16 @@ static void line_out_ready(struct watch *w, uint32_t events)
 }
 
 /*
- * While nobody is connected on the host, a virtio port is readable, with nothing to read, without
- * end. Edge-triggered it wakes us just when that changes.
+ * While nobody is connected on the host, a virtio port is readable, with nothing to read, and "hung
+ * up" without end. Edge-triggered it wakes us just when that changes. Commands go on meanwhile: the
+ * next HELLO ends them.
  */
 static void watch_line(struct runner *r)
 {
-	uint32_t in = r->look_again ? EPOLLIN | EPOLLET : EPOLLIN;
+	uint32_t edge = r->look_again ? EPOLLET : 0;
 
-	watch_set(r, &r->line_in, r->line.tx.len < LINE_FULL ? in : 0);
-	watch_set(r, &r->line_out, r->line.tx.len && !r->look_again ? EPOLLOUT : 0);
+	watch_set(r, &r->line_in, r->line.tx.len < LINE_FULL ? EPOLLIN | edge : 0);
+	watch_set(r, &r->line_out, r->line.tx.len ? EPOLLOUT | edge : 0);
 }
 
 static int wait_ms(struct runner *r)
@@ -137,9 +137,10 @@ static void wait_for_line(struct runner *r, const sigset_t *mask)
 {
 	int ms = wait_ms(r);
 	struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	bool absent = r->look_again; /* then there is only the clock to go by */
 	struct pollfd p[] = {
-		{.fd = r->line.out, .events = POLLOUT},
-		{.fd = r->line.tx.len < LINE_FULL ? r->line.in : -1, .events = POLLIN},
+		{.fd = absent ? -1 : r->line.out, .events = POLLOUT},
+		{.fd = absent || r->line.tx.len >= LINE_FULL ? -1 : r->line.in, .events = POLLIN},
 	};
 
 	if (ppoll(p, 2, ms < 0 ? NULL : &limit, mask) > 0 && p[1].revents)
