@@ -218,7 +218,7 @@ static void drain(struct daemon *d)
 	removal_run(d, any, NULL, NULL, NULL);
 }
 
-static int find_parts(struct daemon *d, char **ret_recipes, struct err *e)
+static int find_parts(struct daemon *d, struct err *e)
 {
 	char *moat = NULL, *runner = NULL;
 
@@ -228,20 +228,20 @@ static int find_parts(struct daemon *d, char **ret_recipes, struct err *e)
 	/* Without the runner commands go through the guest agent; doctor says so. */
 	if (paths_find_part("moat-guest", &runner, e) == 0)
 		d->env.runner_path = runner;
-	if (paths_find_part("share/moat/recipes", ret_recipes, e) < 0 &&
-		paths_find_part("share/recipes", ret_recipes, e) < 0)
+	if (paths_find_part("share/moat/recipes", &d->recipes, e) < 0 &&
+		paths_find_part("share/recipes", &d->recipes, e) < 0)
 		return -1;
 	return 0;
 }
 
 static int open_parts(struct daemon *d, struct err *e)
 {
-	auto_free char *recipes = NULL, *db = NULL;
+	auto_free char *db = NULL;
 	struct store_config store = {.data_dir = d->paths.data, .cache_dir = d->paths.cache};
 
-	if (find_parts(d, &recipes, e) < 0)
+	if (find_parts(d, e) < 0)
 		return -1;
-	store.recipe_dir = recipes;
+	store.recipe_dir = d->recipes;
 	store.moat_path = d->env.moat_path;
 	if (str_printf(&db, e, "%s/journal.db", d->paths.state) < 0 ||
 		journal_open(db, &d->journal, e) < 0 || store_open(&store, &d->store, e) < 0 ||
@@ -266,6 +266,7 @@ static void close_parts(struct daemon *d)
 	store_close(d->store);
 	journal_close(d->journal);
 	json_decref(d->reclaimed);
+	free(d->recipes);
 	free((char *)d->env.moat_path);
 	free((char *)d->env.runner_path);
 }

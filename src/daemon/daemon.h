@@ -29,6 +29,7 @@ struct daemon {
 	struct paths paths;
 	struct config config;
 	struct driver_env env;
+	char *recipes; /* the directory of image recipes */
 	struct store *store;
 	struct journal *journal;
 	struct driver *qemu;

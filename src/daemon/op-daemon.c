@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/doctor.h"
 #include "daemon/removal.h"
 #include "daemon/request.h"
 #include "driver/accel.h"
@@ -38,6 +39,9 @@ int handle_doctor(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED, "this moat has no driver \"%s\"", only);
 	up.driver = drv->ops->name;
 	if (drv->ops->doctor(drv, &rq->op, add_check, &up, e) < 0)
+		return -1;
+	up.driver = "images";
+	if (!only && doctor_images(rq->daemon->recipes, add_check, &up, e) < 0)
 		return -1;
 	return json_make(ret, e, "{s:O}", "checks", checks);
 }

@@ -7,6 +7,8 @@
 #include "util/json.h"
 #include "util/log.h"
 
+enum { LABELS_MAX = 64, LABEL_TEXT_MAX = 1024 };
+
 static int check_labels(json_t *labels, struct err *e)
 {
 	const char *key;
@@ -14,10 +16,15 @@ static int check_labels(json_t *labels, struct err *e)
 
 	if (!json_is_object(labels))
 		return err_set(e, ERR_INVALID, "labels: not an object");
+	if (json_object_size(labels) > LABELS_MAX)
+		return err_set(e, ERR_INVALID, "labels: more than %d", LABELS_MAX);
 	json_object_foreach(labels, key, value)
 	{
 		if (!json_is_string(value))
-			return err_set(e, ERR_INVALID, "labels.%s: not a string", key);
+			return err_set(e, ERR_INVALID, "labels.%.64s: not a string", key);
+		if (strlen(key) > LABEL_TEXT_MAX || json_string_length(value) > LABEL_TEXT_MAX)
+			return err_set(e, ERR_INVALID, "labels.%.64s: longer than %d bytes", key,
+				LABEL_TEXT_MAX);
 	}
 	return 0;
 }

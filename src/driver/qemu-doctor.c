@@ -104,6 +104,7 @@ int qemu_doctor(const struct driver_env *env, const struct op *op,
 
 	check_program(&r, op, "qemu", env->qemu, "apt-get install qemu-system-x86");
 	check_program(&r, op, "qemu-img", "qemu-img", "apt-get install qemu-utils");
+	check_program(&r, op, "prlimit", "prlimit", "apt-get install util-linux");
 	check_kvm(&r);
 	check_namespaces(&r, op);
 	check_firmware(&r);

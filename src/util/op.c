@@ -154,7 +154,7 @@ int op_wait_fd(const struct op *op, int fd, short events, struct err *e)
 
 int op_pause(const struct op *op, double seconds, struct err *e)
 {
-	int64_t until = deadline_in(seconds);
+	int64_t until = seconds > 0 ? deadline_in(seconds) : now_ns();
 
 	if (until > op->deadline_ns)
 		until = op->deadline_ns;
