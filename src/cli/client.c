@@ -397,17 +397,3 @@ int client_wait_signal(struct client *c, struct err *e)
 			return -1;
 	}
 }
-
-int client_wait_end(struct client *c, double seconds, struct err *e)
-{
-	struct op op = {.cancel_fd = signals_fd(), .deadline_ns = OP_NO_DEADLINE};
-	struct op part = op_within(&op, seconds);
-
-	for (;;) {
-		if (op_wait_fd(&part, c->conn.fd, POLLIN, e) < 0)
-			return -1;
-		conn_forget_input(&c->conn);
-		if (conn_fill(&c->conn, e) < 0)
-			return 0;
-	}
-}

@@ -54,5 +54,3 @@ int client_call(struct client *c, const struct call *call, json_t **ret, struct 
 
 /* Waits for a signal (0) or for the end of the connection (-1). */
 int client_wait_signal(struct client *c, struct err *e);
-/* Waits until the daemon has closed the connection; at most so many seconds. */
-int client_wait_end(struct client *c, double seconds, struct err *e);

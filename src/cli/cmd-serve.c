@@ -1,5 +1,7 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -34,7 +36,9 @@ static int run_foreground(struct cli *cli, struct err *e)
 
 static int stop(struct cli *cli, struct err *e)
 {
+	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE}, part;
 	bool force = args_has(cli->args, "force");
+	auto_fd int pidfd = -1;
 	long pid;
 
 	if (cli_connect(cli, CLIENT_ANY_PROTOCOL, e) < 0) {
@@ -44,9 +48,13 @@ static int stop(struct cli *cli, struct err *e)
 		return EXIT_OK;
 	}
 	pid = client_daemon_pid(cli->client);
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0)
+		return err_sys(e, errno, "the daemon (pid %ld)", pid);
 	if (cli_ask(cli, "shutdown", json_pack("{s:b}", "force", force), NULL, e) < 0)
 		return -1;
-	if (client_wait_end(cli->client, END_WAIT, e) < 0)
+	part = op_within(&op, END_WAIT);
+	if (op_wait_fd(&part, pidfd, POLLIN, e) < 0)
 		return err_wrap(e, "the daemon (pid %ld) agreed to end but has not", pid);
 	cli_note(cli, "the daemon (pid %ld) has ended", pid);
 	return EXIT_OK;

@@ -92,6 +92,28 @@ static int put_mkdir(struct copy *c, const char *path, mode_t mode, struct err *
 	return 0;
 }
 
+/* Whether the sandbox has this very link already, from an earlier copy. */
+static bool has_link(struct copy *c, const char *path, const char *target)
+{
+	const char *name = strrchr(path, '/') + 1;
+	auto_free char *dir = strndup(path, (size_t)(name - path));
+	auto_json json_t *result = NULL;
+	const json_t *ent;
+	struct err ignored;
+	json_t *args;
+	size_t i;
+
+	args = dir ? copy_args(c, dir, &ignored) : NULL;
+	if (!args || cli_ask(c->cli, "list", args, &result, &ignored) < 0)
+		return false;
+	json_array_foreach(json_object_get(result, "entries"), i,
+		ent) if (strcmp(get_str(ent, "name"), name) ==
+			 0) return strcmp(get_str(ent, "type"), "link") == 0 &&
+		strcmp(get_str(ent, "target"), target) == 0;
+	return false;
+}
+
+/* path is what copy_join made: it has a slash. */
 static int put_link(struct copy *c, int dir_fd, const char *name, const char *path, struct err *e)
 {
 	char target[PATH_MAX];
@@ -106,7 +128,7 @@ static int put_link(struct copy *c, int dir_fd, const char *name, const char *pa
 		json_decref(args);
 		return err_set(e, ERR_INVALID, "%s: its target is not UTF-8", name);
 	}
-	if (ask(c, "symlink", args, e) < 0)
+	if (ask(c, "symlink", args, e) < 0 && (e->sys != EEXIST || !has_link(c, path, target)))
 		return -1;
 	c->links++;
 	return 0;

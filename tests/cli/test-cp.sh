@@ -63,6 +63,11 @@ check "links are links" test "$(readlink "$root/new/link")" = sub/deep
 says "fifos are left out and named" err "fifo.*left out"
 expect "once more, and it goes inside" 0 cp tree $id:/new
 check "under its own name" test -f "$root/new/tree/a"
+expect "over itself" 0 cp tree/. $id:/new
+ln -sfn elsewhere "$root/new/link"
+expect "another link in the way" 1 cp tree/. $id:/new
+says "is named" err "new/link: .*exists"
+ln -sfn sub/deep "$root/new/link"
 expect "what is in a tree" 0 cp tree/. $id:/flat
 check "without its name" test -f "$root/flat/a"
 
