@@ -30,7 +30,7 @@ static void try_object(struct bytes in)
 		abort();
 	if (json_get(args, "args", &e, "{s:s, s?b, s?F, s?o}", "sandbox", &sandbox, "flag", &flag,
 		    "number", &number, "list", &list) < 0 &&
-		(e.kind != ERR_INVALID || strncmp(e.msg, "args: ", 6) != 0))
+		(e.kind != ERR_INVALID || strncmp(e.msg, "args", 4) != 0))
 		abort();
 	if (json_to_str(j, &text, &e) < 0 ||
 		json_parse_object((struct bytes){(uint8_t *)text, strlen(text)}, &again, &e) < 0 ||

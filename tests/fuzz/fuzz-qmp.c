@@ -1,4 +1,5 @@
 /* What QEMU's monitor says while somebody waits for the answer to command 1. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -37,12 +38,11 @@ static void *caller(void *arg)
 
 static void feed(int fd, const uint8_t *data, size_t size)
 {
-	char c;
+	char c = 0;
 
-	do { /* the command has arrived: its caller is waiting */
-		if (read(fd, &c, 1) != 1)
+	while (c != '\n') /* until the command has arrived: its caller is waiting then */
+		if (read(fd, &c, 1) < 0 && errno != EINTR)
 			abort();
-	} while (c != '\n');
 	if (size && send(fd, data, size, 0) != (ssize_t)size)
 		abort();
 	shutdown(fd, SHUT_WR);
