@@ -88,8 +88,8 @@ int handle_info(struct request *rq, json_t **ret, struct err *e)
 	struct daemon *d = rq->daemon;
 	struct admission_figures f;
 	unsigned sessions, requests;
-	char why[128];
-	bool kvm = strcmp(d->config.accel, "tcg") != 0 && accel_kvm_works(why, sizeof(why));
+	struct kvm_report report;
+	bool kvm = strcmp(d->config.accel, "tcg") != 0 && accel_kvm_works(&report);
 
 	if (json_get(rq->args, "args", e, "{}") < 0)
 		return -1;

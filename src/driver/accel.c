@@ -1,5 +1,6 @@
 #include "driver/accel.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,27 +22,28 @@ static bool cpu_has_virtualisation(void)
 	return false;
 }
 
-bool accel_kvm_works(char *why, size_t why_size)
+bool accel_kvm_works(struct kvm_report *ret)
 {
 	auto_fd int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	struct stat st;
 
-	if (fd < 0) {
-		snprintf(why, why_size, "/dev/kvm cannot be opened");
-		return false;
-	}
+	*ret = (struct kvm_report){.why = "", .fix = ""};
+	if (fd < 0 && errno == ENOENT)
+		*ret = (struct kvm_report){"there is no /dev/kvm",
+			"switch virtualisation on in the firmware; in a VM, nested virtualisation"};
+	else if (fd < 0)
+		*ret = (struct kvm_report){"/dev/kvm cannot be opened",
+			"sudo usermod -aG kvm $USER, then log in again"};
 #if defined(__x86_64__)
-	if (!cpu_has_virtualisation()) {
-		snprintf(why, why_size, "the CPU has neither vmx nor svm");
-		return false;
-	}
+	else if (!cpu_has_virtualisation())
+		*ret = (struct kvm_report){"the CPU has neither vmx nor svm",
+			"switch virtualisation on in the firmware; in a VM, nested virtualisation"};
 #endif
 	/* As root we start QEMU as nobody with the group of /dev/kvm. */
-	if (getuid() == 0 && fstat(fd, &st) == 0 && !(st.st_mode & 0060) && !(st.st_mode & 0006)) {
-		snprintf(
-			why, why_size, "/dev/kvm is for root alone, and QEMU does not run as root");
-		return false;
-	}
-	why[0] = 0;
-	return true;
+	else if (getuid() == 0 && fstat(fd, &st) == 0 && !(st.st_mode & 0060) &&
+		 !(st.st_mode & 0006))
+		*ret = (struct kvm_report){
+			"/dev/kvm is for root alone, and QEMU does not run as root",
+			"chgrp kvm /dev/kvm && chmod 660 /dev/kvm"};
+	return !ret->why[0];
 }

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
-/* false: why has the reason, for people. Being able to open /dev/kvm is not enough: the CPU must
- * have vmx or svm. */
-bool accel_kvm_works(char *why, size_t why_size);
+struct kvm_report {
+	const char *why; /* it does not work; "" if it does */
+	const char *fix; /* what to do about it */
+};
+
+/* Being able to open /dev/kvm is not enough: the CPU must have vmx or svm. */
+bool accel_kvm_works(struct kvm_report *ret);

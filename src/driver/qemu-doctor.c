@@ -55,17 +55,15 @@ static void check_program(const struct report *r, const struct op *op, const cha
 
 static void check_kvm(const struct report *r)
 {
-	char why[128];
+	struct kvm_report kvm;
+	char detail[200];
 
-	if (accel_kvm_works(why, sizeof(why)))
+	if (accel_kvm_works(&kvm)) {
 		say(r, "kvm", CHECK_OK, "/dev/kvm works", "");
-	else
-		say(r, "kvm", CHECK_WARN, why,
-			access("/dev/kvm", F_OK) == 0
-				? "sudo usermod -aG kvm $USER, then log in again (without KVM, VMs "
-				  "are emulated and slow)"
-				: "switch virtualisation on in the firmware; in a VM, nested "
-				  "virtualisation");
+		return;
+	}
+	snprintf(detail, sizeof(detail), "%s: VMs are emulated and slow", kvm.why);
+	say(r, "kvm", CHECK_WARN, detail, kvm.fix);
 }
 
 /* Tries what a guard does, by running one that ends at once. */

@@ -3,13 +3,16 @@
  * QEMU per VM, each below a guard that takes it along when the daemon dies. See qemu-vm.h for the
  * life of one VM.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "driver/accel.h"
+#include "driver/qemu-check.h"
 #include "driver/qemu-vm.h"
 #include "guest/wire.h"
 #include "util/auto.h"
@@ -50,11 +53,12 @@ static void qemu_close(struct driver *base)
 
 static int choose_accel(struct qemu_driver *d, struct err *e)
 {
-	char why[128];
-	bool works = accel_kvm_works(why, sizeof(why));
+	struct kvm_report report;
+	bool works = accel_kvm_works(&report);
 
 	if (strcmp(d->env->accel, "kvm") == 0 && !works)
-		return err_set(e, ERR_UNSUPPORTED, "accelerator kvm was asked for, but %s", why);
+		return err_set(
+			e, ERR_UNSUPPORTED, "accelerator kvm was asked for, but %s", report.why);
 	d->kvm = works && strcmp(d->env->accel, "tcg") != 0;
 	return 0;
 }
@@ -83,88 +87,9 @@ static int qemu_doctor_op(struct driver *base, const struct op *op,
 	return qemu_doctor(((struct qemu_driver *)base)->env, op, say, arg, e);
 }
 
-/* ---- validation ---- */
-
-static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
-{
-	const char *key;
-	json_t *value, *one;
-	size_t at;
-
-	json_object_foreach(vm->native, key, value)
-	{
-		if (strcmp(key, "args") != 0)
-			return spec_err(e, SPEC_PLACE("vms[%zu].native.%s", i, key),
-				"the qemu driver knows only \"args\", a list of arguments for "
-				"QEMU");
-		if (!json_is_array(value))
-			return spec_err(
-				e, SPEC_PLACE("vms[%zu].native.args", i), "expected a list");
-		json_array_foreach(value, at, one) if (!json_is_string(one)) return spec_err(
-			e, SPEC_PLACE("vms[%zu].native.args[%zu]", i, at), "expected a string");
-	}
-	return 0;
-}
-
-/* The reference under which the store knows a source. */
-static const char *image_ref(const struct source_spec *s)
-{
-	return s->kind == SPEC_SOURCE_BUILT_IN ? s->built_in : s->image;
-}
-
-static int check_vm(struct qemu_driver *d, const struct vm_spec *vm, size_t i, struct err *e)
-{
-	auto_image struct image *image = NULL;
-
-	if (vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG)
-		return spec_unsupported(e,
-			SPEC_PLACE("vms[%zu].source.existing_vm_template_tag", i),
-			"templates are on Proxmox servers; the qemu driver takes an image");
-	if (vm->source.kind == SPEC_SOURCE_OVA)
-		return spec_unsupported(e, SPEC_PLACE("vms[%zu].source.ova", i),
-			"import it first: moat image import %s", vm->source.ova);
-	if (vm->source.kind == SPEC_SOURCE_NONE)
-		return spec_err(e, SPEC_PLACE("vms[%zu].source", i), "missing");
-	if (vm->firewall)
-		return spec_unsupported(e, SPEC_PLACE("vms[%zu].firewall", i),
-			"the Proxmox firewall is not here; local sandboxes are isolated without "
-			"it");
-	if (store_find(d->env->store, image_ref(&vm->source), &image, e) < 0)
-		return err_wrap(e, "vms[%zu].source", i);
-	if (strcmp(image->arch, "x86_64") != 0)
-		return spec_unsupported(
-			e, SPEC_PLACE("vms[%zu].source", i), "an image for %s", image->arch);
-	if (vm->uefi_boot && strcmp(image->firmware, "bios") == 0)
-		return spec_err(
-			e, SPEC_PLACE("vms[%zu].uefi_boot", i), "the image boots from BIOS only");
-	if (!vm->uefi_boot && strcmp(image->firmware, "uefi") == 0)
-		return spec_err(e, SPEC_PLACE("vms[%zu].uefi_boot", i),
-			"the image boots from UEFI only: set it to true");
-	if (vm->ram_mb < image->min_ram_mb)
-		return spec_err(e, SPEC_PLACE("vms[%zu].ram_mb", i),
-			"the image needs at least %llu", (unsigned long long)image->min_ram_mb);
-	if (vm->disk_gb && !image->disk)
-		return spec_err(e, SPEC_PLACE("vms[%zu].disk_gb", i), "the image has no disk");
-	return check_native(vm, i, e);
-}
-
 static int qemu_validate(struct driver *base, const struct sandbox_spec *spec, struct err *e)
 {
-	struct qemu_driver *d = (struct qemu_driver *)base;
-
-	if (spec->pool)
-		return spec_unsupported(e, "pool", "the qemu driver has no pools");
-	if (json_object_size(spec->native))
-		return spec_unsupported(
-			e, "native", "the qemu driver takes native settings for each VM only");
-	if (spec->networks.mode == SPEC_NET_VNETS)
-		return spec_unsupported(e, "networks.vnets",
-			"the qemu driver cannot connect VMs yet; \"auto\" gives each NIC an "
-			"isolated network");
-	for (size_t i = 0; i < spec->n_vms; i++)
-		if (check_vm(d, &spec->vms[i], i, e) < 0)
-			return -1;
-	return 0;
+	return qemu_check_spec(((struct qemu_driver *)base)->env, spec, e);
 }
 
 /* ---- making and removing ---- */
@@ -186,8 +111,40 @@ static void box_free(struct qemu_box *b)
 	free(b);
 }
 
+/* An OVA becomes an image under a name of its own; importing the same file again changes nothing.
+ */
+static int import_ova(
+	struct qemu_box *b, const struct op *op, const char *path, char **ret_digest, struct err *e)
+{
+	auto_image struct image *image = NULL;
+	auto_free char *name = NULL;
+	const char *base = strrchr(path, '/');
+	struct import_req req = {.path = path};
+
+	if (str_printf(&name, e, "ova-%s", base ? base + 1 : path) < 0)
+		return -1;
+	for (char *c = name; *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+			*c = '-';
+	req.name = name;
+	if (store_import(b->d->env->store, op, &req, &image, e) < 0)
+		return -1;
+	return str_dup(image->digest, ret_digest, e);
+}
+
+static int use_image(struct qemu_box *b, const struct op *op, struct qemu_vm *vm, struct err *e)
+{
+	const struct source_spec *source = &vm->spec->source;
+	auto_free char *digest = NULL;
+
+	if (source->kind == SPEC_SOURCE_OVA && import_ova(b, op, source->ova, &digest, e) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
+	return store_use(b->d->env->store, digest ? digest : qemu_source_name(source), &vm->image,
+		&vm->use, e);
+}
+
 /* A VM that can be freed, whatever happens next. */
-static int init_vm(struct qemu_box *b, size_t i, struct err *e)
+static int init_vm(struct qemu_box *b, const struct op *op, size_t i, struct err *e)
 {
 	struct qemu_vm *vm = &b->vms[i];
 	const struct vm_spec *spec = &b->spec->vms[i];
@@ -212,7 +169,7 @@ static int init_vm(struct qemu_box *b, size_t i, struct err *e)
 	b->n_vms = i + 1;
 	if (turn_init(&vm->opening, e) < 0)
 		return -1;
-	if (store_use(b->d->env->store, image_ref(&spec->source), &vm->image, &vm->use, e) < 0)
+	if (use_image(b, op, vm, e) < 0)
 		return -1;
 	vm->user = spec->user ? spec->user : vm->image->user;
 	return 0;
@@ -346,7 +303,7 @@ static int fill_box(struct qemu_box *b, const struct op *op, struct err *e)
 	if (dir_make(b->dir, 0700, e) < 0)
 		return -1;
 	for (size_t i = 0; i < b->spec->n_vms; i++)
-		if (init_vm(b, i, e) < 0)
+		if (init_vm(b, op, i, e) < 0)
 			return -1;
 	return start_all(b, op, e);
 }
@@ -445,7 +402,7 @@ static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
 	*ret = (struct box_vm_info){.state = vm->state,
-		.image = image_ref(&vm->spec->source),
+		.image = qemu_source_name(&vm->spec->source),
 		.user = vm->user ? vm->user : "root",
 		.accelerator = vm->kvm ? "kvm" : "tcg",
 		.way = vm->current ? guest_way(vm->current->guest) : "",

@@ -1,0 +1,99 @@
+#include "driver/qemu-check.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/json.h"
+
+static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
+{
+	const char *key;
+	json_t *value, *one;
+	size_t at;
+
+	json_object_foreach(vm->native, key, value)
+	{
+		if (strcmp(key, "args") != 0)
+			return spec_err(e, SPEC_PLACE("vms[%zu].native.%s", i, key),
+				"the qemu driver knows only \"args\", a list of arguments for "
+				"QEMU");
+		if (!json_is_array(value))
+			return spec_err(
+				e, SPEC_PLACE("vms[%zu].native.args", i), "expected a list");
+		json_array_foreach(value, at, one) if (!json_is_string(one)) return spec_err(
+			e, SPEC_PLACE("vms[%zu].native.args[%zu]", i, at), "expected a string");
+	}
+	return 0;
+}
+
+const char *qemu_source_name(const struct source_spec *s)
+{
+	return s->kind == SPEC_SOURCE_BUILT_IN ? s->built_in
+	       : s->kind == SPEC_SOURCE_OVA    ? s->ova
+					       : s->image;
+}
+
+/* What can be said of an image before it is used. */
+static int check_image(
+	const struct driver_env *env, const struct vm_spec *vm, size_t i, struct err *e)
+{
+	auto_image struct image *image = NULL;
+
+	if (store_find(env->store, qemu_source_name(&vm->source), &image, e) < 0)
+		return err_wrap(e, "vms[%zu].source", i);
+	if (strcmp(image->arch, "x86_64") != 0)
+		return spec_unsupported(
+			e, SPEC_PLACE("vms[%zu].source", i), "an image for %s", image->arch);
+	if (vm->uefi_boot && strcmp(image->firmware, "bios") == 0)
+		return spec_err(
+			e, SPEC_PLACE("vms[%zu].uefi_boot", i), "the image boots from BIOS only");
+	if (!vm->uefi_boot && strcmp(image->firmware, "uefi") == 0)
+		return spec_err(e, SPEC_PLACE("vms[%zu].uefi_boot", i),
+			"the image boots from UEFI only: set it to true");
+	if (vm->ram_mb < image->min_ram_mb)
+		return spec_err(e, SPEC_PLACE("vms[%zu].ram_mb", i),
+			"the image needs at least %llu", (unsigned long long)image->min_ram_mb);
+	if (vm->disk_gb && !image->disk)
+		return spec_err(e, SPEC_PLACE("vms[%zu].disk_gb", i), "the image has no disk");
+	return 0;
+}
+
+static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size_t i, struct err *e)
+{
+	if (vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG)
+		return spec_unsupported(e,
+			SPEC_PLACE("vms[%zu].source.existing_vm_template_tag", i),
+			"templates are on Proxmox servers; the qemu driver takes an image");
+	if (vm->source.kind == SPEC_SOURCE_NONE)
+		return spec_err(e, SPEC_PLACE("vms[%zu].source", i), "missing");
+	if (vm->firewall)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].firewall", i),
+			"the Proxmox firewall is not here; local sandboxes are isolated without "
+			"it");
+	if (vm->source.kind == SPEC_SOURCE_OVA) {
+		if (access(vm->source.ova, R_OK) < 0)
+			return spec_err(e, SPEC_PLACE("vms[%zu].source.ova", i), "%s: %s",
+				vm->source.ova, strerror(errno));
+	} else if (check_image(env, vm, i, e) < 0) {
+		return -1;
+	}
+	return check_native(vm, i, e);
+}
+
+int qemu_check_spec(const struct driver_env *env, const struct sandbox_spec *spec, struct err *e)
+{
+	if (spec->pool)
+		return spec_unsupported(e, "pool", "the qemu driver has no pools");
+	if (json_object_size(spec->native))
+		return spec_unsupported(
+			e, "native", "the qemu driver takes native settings for each VM only");
+	if (spec->networks.mode == SPEC_NET_VNETS)
+		return spec_unsupported(e, "networks.vnets",
+			"the qemu driver cannot connect VMs yet; \"auto\" gives each NIC an "
+			"isolated network");
+	for (size_t i = 0; i < spec->n_vms; i++)
+		if (check_vm(env, &spec->vms[i], i, e) < 0)
+			return -1;
+	return 0;
+}
