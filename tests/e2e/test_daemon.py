@@ -1,0 +1,528 @@
+"""The daemon and its clients: starting, ending, leases, and clients that break the rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from home import TINY, Home, Wire, kill
+
+from tools import (
+    STRANGER,
+    as_stranger,
+    daemons,
+    in_guest,
+    listed,
+    log_of,
+    needs_root,
+    status_kb,
+    until,
+    wire,
+)
+
+# ---- the socket and the start ----
+
+
+def socket_path(home: Home) -> Path:
+    path = home.dir / "run" / "moat.sock"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def test_stale_socket_is_replaced(home: Home) -> None:
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(socket_path(home)))
+    assert home.ok("ls", "--json")
+    assert len(daemons(home)) == 1
+
+
+def test_plain_file_at_the_sockets_place_is_replaced(home: Home) -> None:
+    socket_path(home).write_text("not a socket")
+    assert home.ok("ls", "--json")
+    assert len(daemons(home)) == 1
+
+
+def test_directory_at_the_sockets_place_is_left_alone(home: Home) -> None:
+    precious = socket_path(home) / "precious"
+    precious.parent.mkdir()
+    precious.write_text("mine")
+    said = home.fails("ls")
+    assert "moat.sock: Is a directory" in said
+    assert precious.read_text() == "mine"
+    assert not daemons(home)
+    precious.unlink()
+    precious.parent.rmdir()
+
+
+@needs_root
+def test_runtime_directory_of_somebody_else_is_refused(home: Home) -> None:
+    socket_path(home)
+    os.chown(home.dir / "run", STRANGER, STRANGER)
+    said = home.fails("ls")
+    assert f"{home.dir}/run is not a directory of yours" in said
+
+
+@needs_root
+def test_other_users_are_turned_away(home: Home) -> None:
+    home.ok("ls")
+    home.dir.chmod(0o755)
+    (home.dir / "run").chmod(0o755)
+    (home.dir / "run" / "moat.sock").chmod(0o777)
+    hello = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        'm = b\'{"type":"hello","protocol":1}\';'
+        "s.sendall(len(m).to_bytes(4, 'little') + bytes(4) + m); print('heard', s.recv(100))"
+    )
+    client = as_stranger(home, sys.executable, "-c", hello, str(socket_path(home)))
+    # Too late for the end to be a quiet one, or not.
+    quiet = client.stdout == "heard b''\n"
+    assert quiet or "Broken pipe" in client.stderr or "reset" in client.stderr, client
+    assert "another user" in log_of(home)
+    home.ok("ls")
+
+
+def serve_another_version(listener: socket.socket) -> None:
+    """A daemon of a future moat: it says protocol 99 and knows hello and shutdown."""
+    while True:
+        peer = Wire.__new__(Wire)
+        peer.sock = listener.accept()[0]
+        hello = peer.receive()[0]
+        peer.send({"type": "hello", "protocol": 99, "version": "9.9", "pid": os.getpid()})
+        if hello["protocol"] == 99:
+            request = peer.receive()[0]
+            peer.send({"type": "result", "id": request["id"], "result": {}})
+            sys.exit(42 if request["op"] == "shutdown" else 1)
+        peer.sock.close()
+
+
+def test_daemon_of_another_version(home: Home) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path(home)))
+        listener.listen()
+        other = multiprocessing.Process(target=serve_another_version, args=(listener,), daemon=True)
+        other.start()
+    said = home.fails("ls")
+    assert f"pid {other.pid}" in said
+    assert "protocol 99" in said
+    assert "moat serve --stop" in said
+    done = home.run("serve", "--stop")
+    assert (done.returncode, done.stderr) == (0, f"moat: the daemon (pid {other.pid}) has ended\n")
+    other.join(10)
+    assert other.exitcode == 42
+    home.ok("ls")
+
+
+def test_client_of_another_version(home: Home) -> None:
+    other = wire(home, protocol=99)
+    assert other.hello["protocol"] == 1
+    assert other.hello["pid"] == home.daemon_pid()
+    said = other.receive()[0]
+    assert (said["type"], said["error"]["kind"]) == ("error", "invalid")
+    with pytest.raises(EOFError):
+        other.receive()
+
+
+def test_many_clients_start_one_daemon(home: Home) -> None:
+    clients = [home.start("ls") for _ in range(20)]
+    assert [c.wait(60) for c in clients] == [0] * 20
+    assert daemons(home) == [home.daemon_pid()]
+    assert log_of(home).count(" serves ") == 1
+
+
+def test_second_daemon_is_refused(home: Home) -> None:
+    home.ok("ls")
+    assert "another daemon is using" in home.fails("serve", timeout=20)
+    home.ok("serve", "--background")  # harmless: it runs already
+    assert len(daemons(home)) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        ("idle_exit: [", "config.yaml"),
+        ("idle_exit: soon", "idle_exit"),
+        ("idle_exits: 3", "idle_exits"),
+        ("- a\n- b\n", "config.yaml"),
+        ("accelerator: warp", "accelerator"),
+        ("\x00\xff", "config.yaml"),
+    ],
+)
+def test_garbage_configuration_is_explained(home: Home, config: str, names: str) -> None:
+    (home.dir / "config.yaml").write_bytes(config.encode("latin-1"))
+    said = home.fails("ls")
+    assert "config.yaml" in said
+    assert names in said
+    assert not daemons(home)
+
+
+# ---- clients that break the rules ----
+
+
+@pytest.fixture(scope="module")
+def served(images: None) -> Iterator[Home]:
+    home = Home()
+    home.box = home.up()  # type: ignore[attr-defined]
+    yield home
+    home.close()
+
+
+def raw(head: int, body: int, rest: bytes = b"") -> bytes:
+    return struct.pack("<II", head, body) + rest
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        (raw(4_194_305, 0), "limit"),
+        (raw(2, 1_048_577), "limit"),
+        (raw(0xFFFFFFFF, 0xFFFFFFFF), "limit"),
+        (raw(1, 0, b"1"), "limit"),
+        (raw(7, 0, b"garbage"), "invalid"),
+        (raw(2, 0, b"[]"), "invalid"),
+        (raw(2, 0, b"{}"), "invalid"),
+        (raw(13, 0, b'{"type":"\xff\xfe"}'), "invalid"),
+        (raw(40_000, 0, b'{"a":' + b"[" * 39_995), "invalid"),
+        (raw(45, 0, b'{"type":"request","id":0,"op":"ls","args":{}}'), "invalid"),
+        (raw(47, 0, b'{"type":"request","id":"7","op":"ls","args":{}}'), "invalid"),
+    ],
+)
+def test_broken_frames_end_the_connection(served: Home, sent: bytes, kind: str) -> None:
+    bad = wire(served)
+    bad.sock.sendall(sent)
+    said = bad.receive()[0]
+    assert said["type"] == "error"
+    assert "id" not in said
+    assert said["error"]["kind"] == kind, said
+    with pytest.raises((EOFError, ConnectionResetError)):
+        bad.receive()
+    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+
+
+def test_silence_and_half_frames_hold_nobody_up(served: Home) -> None:
+    quiet = [wire(served) for _ in range(20)]
+    for one in quiet:
+        one.sock.sendall(raw(100, 0, b'{"type":'))
+    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "more", "says"),
+    [
+        ("dance", {}, {}, 'no operation "dance"'),
+        ("ls", {"sandboxen": "x"}, {}, "sandboxen"),
+        ("ls", {"sandbox": 5}, {}, "sandbox"),
+        ("ls", {"sandbox": "dead"}, {}, "no sandbox dead"),
+        ("ls", [], {}, "args"),
+        ("ls", {}, {"input": "stream"}, "takes no input"),
+        ("exec", {"argv": ["true"]}, {}, "sandbox"),
+        ("exec", {"sandbox": "BOX"}, {}, "argv"),
+        ("exec", {"sandbox": "BOX", "argv": []}, {}, "argv"),
+        ("exec", {"sandbox": "BOX", "argv": ["a", 5]}, {}, "argv"),
+        ("exec", {"sandbox": "BOX", "argv": ["true"], "vm": "x"}, {}, "x"),
+        ("exec", {"sandbox": "BOX", "argv": ["true"], "env": {"A=B": "1"}}, {}, "env"),
+        ("exec", {"sandbox": "BOX", "argv": ["true"], "timeout": -1}, {}, "timeout"),
+        ("read", {"sandbox": "BOX", "path": ""}, {}, "path"),
+        ("up", {"spec": {"vms": []}}, {}, "vms"),
+        ("up", {"spec": TINY, "labels": {"a": 1}}, {}, "labels.a"),
+        ("rm", {}, {}, "sandboxes"),
+        ("rm", {"sandboxes": "BOX"}, {}, "sandboxes"),
+        ("rm", {"labels": {}}, {}, "labels"),
+    ],
+)
+def test_wrong_requests_are_answered_and_harmless(
+    served: Home, op: str, args: Any, more: dict[str, Any], says: str
+) -> None:
+    client = wire(served)
+    filled = json.loads(json.dumps(args).replace("BOX", served.box))
+    said = client.final(client.request(op, filled, **more))
+    assert said["type"] == "error", said
+    assert says in said["error"]["message"]
+    # The connection goes on.
+    assert client.final(client.request("ls", {}))["result"]["sandboxes"][0]["id"] == served.box
+
+
+def until_closed(client: Wire) -> None:
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        while True:
+            client.receive()
+
+
+def test_id_in_use_ends_the_connection(served: Home) -> None:
+    client = wire(served)
+    client.request("exec", {"sandbox": served.box, "argv": ["sleep", "60"]})
+    client.next_id -= 1
+    client.request("ls", {})
+    said = client.receive()[0]
+    assert "in use" in said["error"]["message"]
+    assert "id" not in said
+    until_closed(client)
+
+
+def test_more_requests_than_allowed(served: Home) -> None:
+    client = wire(served)
+    for _ in range(256):
+        client.request("logs", {"sandbox": served.box, "kind": "qemu", "follow": True})
+    client.request("ls", {})
+    said = client.receive()[0]
+    assert "too many" in said["error"]["message"]
+    assert "id" not in said
+    until_closed(client)
+    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+
+
+def test_input_beyond_the_window_ends_the_connection(served: Home) -> None:
+    client = wire(served)
+    wanted = client.request(
+        "exec", {"sandbox": served.box, "argv": ["sleep", "60"]}, input="stream"
+    )
+    piece = bytes(65536)
+    for _ in range(client.hello["window"] // len(piece) + 8):
+        # The guest takes in a little before nobody reads; after that there is no more credit.
+        try:
+            client.send({"type": "data", "id": wanted}, piece)
+        except OSError:
+            break
+    else:
+        for _ in range(64):
+            client.send({"type": "data", "id": wanted}, piece)
+    said = client.receive()[0]
+    while said["type"] == "credit":
+        said = client.receive()[0]
+    assert said["error"]["kind"] == "limit"
+    assert "id" not in said
+
+
+def test_frames_for_unknown_requests_are_ignored(served: Home) -> None:
+    client = wire(served)
+    for kind in ("data", "eof", "cancel", "resize", "signal"):
+        client.send({"type": kind, "id": 99}, b"x" if kind == "data" else b"")
+    client.send({"type": "cancel"})
+    assert client.final(client.request("ls", {}))["type"] == "result"
+
+
+def test_input_in_tiny_pieces_arrives_whole(served: Home) -> None:
+    client = wire(served)
+    wanted = client.request("exec", {"sandbox": served.box, "argv": ["wc", "-c"]}, input="stream")
+    for _ in range(3000):
+        client.send({"type": "data", "id": wanted}, b"x")
+    client.send({"type": "eof", "id": wanted})
+    output = b"".join(blob for message, blob in client.answers(wanted))
+    assert output.strip() == b"3000"
+
+
+def test_request_timeout(served: Home) -> None:
+    client = wire(served)
+    began = time.monotonic()
+    wanted = client.request("exec", {"sandbox": served.box, "argv": ["sleep", "4321"]}, timeout=0.5)
+    assert client.final(wanted)["error"]["kind"] == "timeout"
+    assert time.monotonic() - began < 10
+    until(lambda: "4321" not in in_guest(served, served.box, "ps"), "the command is killed")
+
+
+def test_cancelled_exec_kills_its_tree(served: Home) -> None:
+    client = wire(served)
+    script = "sleep 4322 & (sleep 4322 & sleep 4322)"
+    wanted = client.request("exec", {"sandbox": served.box, "argv": ["sh", "-c", script]})
+    until(lambda: in_guest(served, served.box, "ps").count("sleep 4322") >= 3, "it runs")
+    client.send({"type": "cancel", "id": wanted})
+    assert client.final(wanted)["error"]["kind"] == "cancelled"
+    assert "sleep 4322" not in in_guest(served, served.box, "ps | grep -v grep")
+
+
+# ---- load ----
+
+
+def test_client_that_stops_reading(served: Home) -> None:
+    pid = served.daemon_pid()
+    before = status_kb(pid, "VmRSS")
+    deaf = wire(served)
+    script = "echo $$ > /tmp/deaf; yes | head -c 200000000; echo > /tmp/heard-all"
+    deaf.request("exec", {"sandbox": served.box, "argv": ["sh", "-c", script]})
+    until(lambda: in_guest(served, served.box, "cat /tmp/deaf 2>&1 || true").isdigit(), "it runs")
+    # Answers pile up behind the output as well.
+    for _ in range(100):
+        deaf.request("dance", {})
+    time.sleep(2)
+    began = time.monotonic()
+    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+    assert time.monotonic() - began < 10
+    assert "head -c 200000000" in in_guest(served, served.box, "ps"), "no back-pressure"
+    assert status_kb(pid, "VmRSS") < before + 8_000
+    deaf.sock.close()
+    until(lambda: "200000000" not in in_guest(served, served.box, "ps | grep -v grep"), "it dies")
+    assert "heard-all" not in in_guest(served, served.box, "ls /tmp")
+
+
+def finish_all(client: Wire, wanted: dict[int, bytes]) -> None:
+    """Each of these execs ends well and with its own output."""
+    got: dict[int, bytes] = dict.fromkeys(wanted, b"")
+    open_ones = set(wanted)
+    while open_ones:
+        message, blob = client.receive()
+        if message["type"] == "data":
+            got[message["id"]] += blob
+        elif message["type"] in ("result", "error"):
+            assert message["type"] == "result", message
+            assert message["result"]["exit_code"] == 0
+            open_ones.remove(message["id"])
+    assert got == wanted
+
+
+def many_execs(home: Home, client: Wire, count: int, tag: str) -> dict[int, bytes]:
+    wanted = {}
+    for i in range(count):
+        text = f"{tag}-{i}"
+        args = {"sandbox": home.box, "argv": ["sh", "-c", f"sleep 1; echo {text}"]}
+        wanted[client.request("exec", args)] = text.encode() + b"\n"
+    return wanted
+
+
+def test_200_execs_on_one_connection(served: Home) -> None:
+    client = wire(served)
+    finish_all(client, many_execs(served, client, 200, "one"))
+
+
+def test_200_execs_on_20_connections(served: Home) -> None:
+    clients = [wire(served) for _ in range(20)]
+    running = [(c, many_execs(served, c, 10, f"c{i}")) for i, c in enumerate(clients)]
+    for client, wanted in running:
+        finish_all(client, wanted)
+
+
+def test_more_connections_than_allowed(served: Home) -> None:
+    crowd = []
+    for _ in range(140):
+        one = socket.socket(socket.AF_UNIX)
+        one.settimeout(20)
+        one.connect(str(served.dir / "run" / "moat.sock"))
+        crowd.append(one)
+    assert crowd[-1].recv(1) == b"", "the last one is turned away"
+    for one in crowd:
+        one.close()
+    until(lambda: served.run("ls").returncode == 0, "there is room again")
+
+
+# ---- leases ----
+
+
+def test_sandbox_ends_with_its_connection_unless_detached(home: Home) -> None:
+    client = wire(home)
+    _, second = (client.request("up", {"spec": TINY}) for _ in range(2))
+    made = {}
+    while len(made) < 2:
+        message = client.receive()[0]
+        if message["type"] == "progress":
+            continue
+        assert message["type"] == "result", message
+        made[message["id"]] = message["result"]["sandbox"]
+    assert client.final(client.request("detach", {"sandbox": made[second]}))["type"] == "result"
+    assert [s["detached"] for s in listed(home) if s["id"] == made[second]] == [True]
+    client.sock.close()
+    until(lambda: [s["id"] for s in listed(home)] == [made[second]], "the leased one goes")
+    assert len(home.qemu_pids()) == 1
+    assert home.ok("exec", made[second], "--", "echo", "alive") == "alive"
+
+    # rm ends what runs in it, and says so.
+    running = home.start("exec", made[second], "--", "sleep", "60", stderr=subprocess.PIPE)
+    until(lambda: "sleep 60" in in_guest(home, made[second], "ps"), "it runs")
+    assert home.ok("rm", made[second]) == made[second]
+    said = running.communicate(timeout=20)[1].decode()
+    assert running.returncode != 0
+    assert f"sandbox {made[second]} was removed" in said
+    home.assert_nothing_left()
+
+
+def test_cancelled_up_leaves_nothing(home: Home) -> None:
+    client = wire(home)
+    for moment in (0.0, 0.05, 0.3, 1.5):
+        wanted = client.request("up", {"spec": TINY})
+        time.sleep(moment)
+        client.send({"type": "cancel", "id": wanted})
+        assert client.final(wanted)["error"]["kind"] == "cancelled"
+        assert home.left_over() == [], f"cancelled after {moment} s"
+    wanted = client.request("up", {"spec": TINY}, timeout=1)
+    assert client.final(wanted)["error"]["kind"] == "timeout"
+    assert home.left_over() == []
+
+
+def test_rm_all_while_making(home: Home) -> None:
+    makers = [home.start("up", home.spec(TINY), stderr=subprocess.PIPE) for _ in range(2)]
+    until(lambda: len(home.qemu_pids()) == 2, "both are on their way")
+    home.ok("rm", "--all")
+    assert listed(home) == []
+    home.assert_nothing_left(0.5)
+    for maker in makers:
+        said = maker.communicate(timeout=20)[1].decode()
+        assert maker.returncode != 0
+        assert "was removed while it was made" in said
+    assert json.loads(home.ok("info", "--json"))["memory"]["committed_mb"] == 0
+
+
+# ---- the daemon's end ----
+
+
+def test_sigterm_removes_everything(home: Home) -> None:
+    daemon = home.start("serve")
+    until(lambda: (home.dir / "run" / "moat.sock").exists(), "it listens")
+    home.up()
+    client = home.start("up", home.spec(TINY), stderr=subprocess.PIPE)
+    until(lambda: len(home.qemu_pids()) == 2, "the second is on its way")
+    daemon.terminate()
+    assert daemon.wait(60) == 0
+    assert client.wait(20) != 0
+    home.assert_nothing_left(0.5)
+    assert not (home.dir / "run" / "moat.sock").exists()
+
+
+def test_end_with_sandboxes_and_the_daemon_after_it(home: Home) -> None:
+    box = home.up()
+    assert "1 sandbox" in home.fails("serve", "--stop")
+    assert home.ok("exec", box, "--", "echo", "alive") == "alive"
+    last = home.daemon_pid()
+    os.kill(last, signal.SIGTERM)
+    until(lambda: not (home.dir / "run" / "moat.sock").exists(), "it ends")
+    assert listed(home) == []
+    assert daemons(home) != [last]
+    home.ok("serve", "--stop", "--force")
+    home.assert_nothing_left(0.5)
+    assert not home.processes()
+
+
+def test_idle_daemon_leaves(home: Home) -> None:
+    (home.dir / "config.yaml").write_text("idle_exit: 1\n")
+    client = wire(home)
+    time.sleep(2.5)
+    assert client.final(client.request("ls", {}))["type"] == "result", "a client keeps it"
+    client.sock.close()
+    until(lambda: not home.processes(), "it leaves", 10)
+    assert "idle: leaving" in log_of(home)
+    home.ok("ls")
+
+
+def test_gc_says_what_it_removed(home: Home) -> None:
+    box = home.up()
+    pids = home.processes()
+    guards = [pid for pid, line in pids.items() if " guard " in line]
+    assert len(guards) == 1
+    os.kill(guards[0], signal.SIGSTOP)  # a guard that cannot do its work
+    home.kill_daemon()
+    assert home.qemu_pids(box), "QEMU has outlived the daemon"
+    said = home.ok("gc")
+    assert f"processes of sandbox {box}" in said
+    assert f"state/sandboxes/{box}" in said
+    home.assert_nothing_left(0.5)
+    for pid in guards:
+        kill(pid)
+    assert box not in home.ok("gc"), "it is told once"

@@ -1,0 +1,75 @@
+"""What several of the end-to-end tests need besides a Home."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from home import Home, Wire
+
+STRANGER = 12345  # a uid and gid that nobody has
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    """The first truthy answer."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+    return answer
+
+
+def wire(home: Home, **more: Any) -> Wire:
+    """A connection on which no wait is for ever, to a daemon that is started if there is none."""
+    home.ok("ls")
+    made = Wire(home, **more)
+    made.sock.settimeout(120)
+    return made
+
+
+def as_stranger(home: Home, *argv: str) -> subprocess.CompletedProcess[str]:
+    ids = ["--reuid", str(STRANGER), "--regid", str(STRANGER), "--clear-groups"]
+    return subprocess.run(
+        ["setpriv", *ids, *argv],
+        env=home.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def status_kb(pid: int, field: str) -> int:
+    """VmRSS, VmHWM and the like of a process."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
+
+
+def listed(home: Home) -> list[dict[str, Any]]:
+    return json.loads(home.ok("ls", "--json"))["sandboxes"]
+
+
+def in_guest(home: Home, sandbox: str, script: str, *options: str, **more: Any) -> str:
+    """A script's output; it runs as root."""
+    return home.ok("exec", "-u", "root", *options, sandbox, "--", "sh", "-c", script, **more)
+
+
+def log_of(home: Home) -> str:
+    return (home.dir / "state" / "daemon.log").read_text()
+
+
+def daemons(home: Home) -> list[int]:
+    return [p for p, line in home.processes().items() if " serve " in line]
+
+
+def namespace(pid: int, kind: str) -> str:
+    return os.readlink(Path("/proc") / str(pid) / "ns" / kind)
