@@ -2,7 +2,7 @@
 BUILD := build
 VENV := .venv
 PREFIX ?= /usr/local
-BENCH ?= exec,files,memory
+BENCH ?= exec,files,memory,inspect
 SECONDS_EACH ?= 60
 MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
 
