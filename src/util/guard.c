@@ -179,5 +179,7 @@ int guard_main(int argc, char **argv)
 		return fail("fork");
 	code = watch(command, lifeline, sigfd);
 	killtree_below_self();
-	return code;
+	/* Without exit handlers: with its pid namespace ended, this process cannot start the thread
+	 * that a leak checker wants, and the command's code would be lost. */
+	_exit(code);
 }

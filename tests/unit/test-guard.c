@@ -238,9 +238,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "weak-guard") == 0)
 		return be_weak_guard(argv);
 	if (argc > 1 && strcmp(argv[1], "guard") == 0)
-		/* Without the search for leaks at the exit: it wants a thread, which a process
-		 * cannot have any more when its pid namespace has ended. */
-		_exit(guard_main(argc - 1, argv + 1));
+		return guard_main(argc - 1, argv + 1);
 	forget_inherited_fds();
 	scratch_begin();
 	if (argc > 2) {
