@@ -35,9 +35,10 @@ const char agent_script_run[] =
 	"( exec 3>&-\n"
 	"if [ \"$i\" = \"$(id -u)\" ]; then exec /bin/sh -c \"$r\" sh \"$@\"\n"
 	"elif setpriv --reuid 0 --clear-groups true 2>/dev/null; then\n"
-	"  if [ -n \"$a\" ]; then exec setpriv --reuid \"$i\" --regid \"$g\" --init-groups /bin/sh -c \"$r\" sh \"$@\"\n"
-	"  else exec setpriv --reuid \"$i\" --regid \"$g\" --clear-groups /bin/sh -c \"$r\" sh \"$@\"; fi\n"
-	"elif [ -n \"$a\" ] && command -v su >/dev/null; then exec su -s /bin/sh -c \"$r\" -- \"$a\" sh \"$@\"\n"
+	"  o=--init-groups; [ -n \"$a\" ] || o=--clear-groups\n"
+	"  exec setpriv --reuid \"$i\" --regid \"$g\" $o /bin/sh -c \"$r\" sh \"$@\"\n"
+	"elif [ -n \"$a\" ] && command -v su >/dev/null; then\n"
+	"  exec su -s /bin/sh -c \"$r\" -- \"$a\" sh \"$@\"\n"
 	"else no user 38 'the guest has neither setpriv nor a su that can switch to this user'\n"
 	"fi ) >\"$k/o\" 2>\"$k/e\"\n"
 	"c=$?\n"
@@ -77,10 +78,13 @@ const char agent_script_kill[] =
 	"done\n"
 	"exit 1\n";
 
+/* A name that looks like an option is none. */
+#define TAKE_PATH "p=$1; case $p in -*) p=./$p ;; esac\n"
 #define REFUSE_UNREADABLE \
-	"p=$1\n" \
-	"[ -e \"$p\" ] || [ -L \"$p\" ] || { q=${p%/*}; [ \"$q\" = \"$p\" ] || [ -z \"$q\" ] || [ -x \"$q\" ] ||\n" \
-	"  [ ! -d \"$q\" ] || exit 113; exit 102; }\n"
+	TAKE_PATH \
+	"[ -e \"$p\" ] || [ -L \"$p\" ] || { q=${p%/*}\n" \
+	"  [ \"$q\" = \"$p\" ] || [ -z \"$q\" ] || [ -x \"$q\" ] || [ ! -d \"$q\" ] || exit 113\n" \
+	"  exit 102; }\n"
 
 const char agent_script_read[] =
 	REFUSE_UNREADABLE
@@ -91,9 +95,11 @@ const char agent_script_read[] =
 	"else tail -c \"+$(($2+1))\" \"$p\" | head -c \"$3\"; fi\n";
 
 const char agent_script_write[] =
-	"p=$1; umask 022; q=${p%/*}\n"
+	TAKE_PATH
+	"umask 022; q=${p%/*}\n"
 	"if [ \"$q\" != \"$p\" ] && [ -n \"$q\" ]; then\n"
-	"  if [ \"$3\" = 1 ]; then mkdir -p -- \"$q\" || { [ -e \"$q\" ] && [ ! -d \"$q\" ] && exit 120; exit 113; }\n"
+	"  if [ \"$3\" = 1 ]; then\n"
+	"    mkdir -p -- \"$q\" || { [ -e \"$q\" ] && [ ! -d \"$q\" ] && exit 120; exit 113; }\n"
 	"  elif [ ! -d \"$q\" ]; then exit 102; fi\n"
 	"fi 2>/dev/null\n"
 	"[ -d \"$p\" ] && exit 121\n"
@@ -103,22 +109,24 @@ const char agent_script_write[] =
 	"[ -z \"$2\" ] || chmod \"$2\" \"$p\"\n";
 
 const char agent_script_mkdir[] =
-	"p=$1; umask 022\n"
+	TAKE_PATH
+	"umask 022\n"
 	"[ -d \"$p\" ] && exit 0\n"
 	"[ -e \"$p\" ] && exit 117\n"
 	"mkdir -p -- \"$p\" || exit 1\n"
 	"[ -z \"$2\" ] || chmod \"$2\" \"$p\"\n";
 
 const char agent_script_symlink[] =
-	"{ [ -e \"$1\" ] || [ -L \"$1\" ]; } && exit 117\n"
-	"ln -s -- \"$2\" \"$1\"\n";
+	TAKE_PATH
+	"{ [ -e \"$p\" ] || [ -L \"$p\" ]; } && exit 117\n"
+	"ln -s -- \"$2\" \"$p\"\n";
 
 const char agent_script_list[] =
 	REFUSE_UNREADABLE
-	"e() { for f; do printf '%s\\0' \"${f##*/}\"; if [ -L \"$f\" ]; then readlink \"$f\" | tr -d '\\n'; fi\n"
-	"  printf '\\0'; done; }\n"
+	"l() { [ ! -L \"$1\" ] || readlink \"$1\" | tr -d '\\n'; printf '\\0'; }\n"
+	"e() { for f; do printf '%s\\0' \"${f##*/}\"; l \"$f\"; done; }\n"
 	"if [ ! -d \"$p\" ]; then stat -c '%f %s %Y' -- \"$p\" || exit 1\n"
-	"  printf '\\n\\0'; [ ! -L \"$p\" ] || readlink \"$p\" | tr -d '\\n'; printf '\\0'; exit 0; fi\n"
+	"  printf '\\n\\0'; l \"$p\"; exit 0; fi\n"
 	"{ [ -r \"$p\" ] && [ -x \"$p\" ]; } || exit 113\n"
 	"case $p in /*) ;; *) p=./$p ;; esac\n"
 	"set --\n"

@@ -345,6 +345,8 @@ static void test_files(void)
 	OK(put_file((struct guest_write){.at = {.path = dir}}, 3) < 0 && e.kind == ERR_IS_DIR);
 	OK(put_file((struct guest_write){.at = {.path = path_of("no/f")}}, 3) < 0 &&
 		e.kind == ERR_NOT_FOUND);
+	OK(put_file((struct guest_write){.at = {.path = "-n", .cwd = dir}}, 3) == 0);
+	OK(get_file(path_of("-n"), 0, &st) == 0 && got[WIRE_BODY].len == 3);
 	if (geteuid() == 0)
 		OK(put_file((struct guest_write){.at = {.path = "/etc/moat-x", .user = "nobody"}},
 			   3) < 0 &&
