@@ -87,6 +87,8 @@ int conn_next(struct conn *c, json_t **ret_head, struct bytes *ret_blob, struct 
 
 	buf_drop(&c->in, c->taken);
 	c->taken = 0;
+	if (c->in.len == 0)
+		return 0;
 	whole = frame_decode(buf_data(&c->in), c->in.len, &limits, &f);
 	if (whole < 0)
 		return err_set(e, ERR_UNAVAILABLE, "the daemon does not speak moat's protocol");

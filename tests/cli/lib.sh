@@ -95,9 +95,9 @@ start_fake() {
 	id=abcd1234
 }
 
-# Runs a command and fails if it has ever used more than 100 MB.
+# Runs a command and fails if it has ever used more than 100 MB. (AddressSanitizer would keep freed memory.)
 in_little_memory() {
-	python3 -c '
+	ASAN_OPTIONS="${ASAN_OPTIONS:-}:quarantine_size_mb=4" python3 -c '
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
 used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
