@@ -14,8 +14,9 @@
 #include "util/op.h"
 #include "util/str.h"
 
-#define HELLO_WAIT 20.0 /* a busy host; a daemon that needs longer than that is stuck */
-#define TICK       0.1
+#define HELLO_WAIT  20.0 /* a busy host; a daemon that needs longer than that is stuck */
+#define TICK        0.1
+#define KNOCK_AGAIN 0.05
 
 struct client {
 	struct conn conn;
@@ -109,27 +110,50 @@ static int connect_to(const struct paths *paths, unsigned flags, int *ret_fd, st
 	return daemon_connect(&part, paths, ret_fd, e);
 }
 
-static int open_with(const struct paths *paths, unsigned flags, long protocol, struct client **ret,
-	struct err *e)
+static int open_once(const struct paths *paths, unsigned flags, long protocol, struct client **ret,
+	bool *ret_connected, struct err *e)
 {
-	auto_client struct client *c = NULL;
-	int fd = -1;
+	auto_client struct client *c = calloc(1, sizeof(*c));
 
-	if (connect_to(paths, flags, &fd, e) < 0)
-		return -1;
-	c = calloc(1, sizeof(*c));
-	if (!c) {
-		close(fd);
+	if (!c)
 		return err_oom(e);
-	}
-	c->conn.fd = fd;
+	c->conn.fd = -1;
 	c->piece = malloc(PROTO_PIECE);
 	if (!c->piece)
 		return err_oom(e);
+	if (connect_to(paths, flags, &c->conn.fd, e) < 0)
+		return -1;
+	*ret_connected = true;
 	if (shake_hands(c, protocol, e) < 0)
 		return -1;
 	*ret = take_ptr(&c);
 	return 0;
+}
+
+/*
+ * A daemon that hangs up before its hello has too many clients at the moment, or was about to leave
+ * when we knocked: neither lasts, so knock again.
+ */
+static int open_with(const struct paths *paths, unsigned flags, long protocol, struct client **ret,
+	struct err *e)
+{
+	struct op op = {.cancel_fd = signals_fd(), .deadline_ns = OP_NO_DEADLINE};
+	struct op part = op_within(&op, HELLO_WAIT);
+	struct err why;
+
+	for (;;) {
+		bool connected = false;
+
+		if (open_once(paths, flags, protocol, ret, &connected, e) == 0)
+			return 0;
+		if (!connected || e->kind != ERR_UNAVAILABLE)
+			return -1;
+		if (op_pause(&part, KNOCK_AGAIN, &why) < 0) {
+			if (why.kind == ERR_CANCELLED)
+				*e = why;
+			return -1;
+		}
+	}
 }
 
 int client_open(const struct paths *paths, unsigned flags, struct client **ret, struct err *e)

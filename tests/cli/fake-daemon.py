@@ -4,7 +4,7 @@
 Speaks docs/protocol.md. Commands run on this host, and the "sandbox" is a directory. Sandboxes with
 special names misbehave on purpose. Everything that happens is written to a log, one line each.
 
-usage: fake-daemon.py SOCKET ROOT LOG [--protocol N]
+usage: fake-daemon.py SOCKET ROOT LOG [--protocol N | --refuse N]
 """
 
 import errno
@@ -24,6 +24,7 @@ import threading
 
 SOCKET, ROOT, LOG = sys.argv[1:4]
 PROTOCOL = int(sys.argv[5]) if sys.argv[4:5] == ["--protocol"] else 1
+REFUSE = int(sys.argv[5]) if sys.argv[4:5] == ["--refuse"] else 0  # connections closed before hello
 WINDOW = 1 << 20
 SANDBOX = "abcd1234"
 
@@ -417,6 +418,8 @@ def main():
     server = socket.socket(socket.AF_UNIX)
     server.bind(SOCKET)
     server.listen(64)
+    for _ in range(REFUSE):
+        server.accept()[0].close()
     while True:
         threading.Thread(target=Session(server.accept()[0]).run, daemon=True).start()
 

@@ -144,5 +144,11 @@ expect "a daemon that speaks another protocol" 4 ls
 says "names its pid" err "pid $fake_pid"
 says "says what to do" err "moat serve --stop"
 expect "it can be stopped all the same" 0 serve --stop --force
-fake_pid=
+wait "$fake_pid"
+rm -f "$MOAT_HOME/run/moat.sock"
+
+# one that has too many clients, or is just leaving
+start_fake --refuse 3
+expect "a daemon that hangs up before its hello is asked again" 0 ls -q
+check "and answers" test "$(cat "$tmp/out")" = "$id"
 end_tests
