@@ -226,30 +226,44 @@ static void test_user(void)
 	OK(got_text(WIRE_STDOUT, "65534\n"));
 }
 
-static bool is_running(const char *marker)
+/* A number that no other run of this test uses. */
+static const char *own(char digit)
 {
-	auto_free char *command = NULL;
+	static char text[4][24];
+	static unsigned turn;
+	char *number = text[turn++ % ARRAY_LEN(text)];
 
-	if (str_printf(&command, &e, "pgrep -f '^sleep %s$' >/dev/null", marker) < 0)
-		abort();
+	snprintf(number, sizeof(text[0]), "%d%c", 1000000 + getpid(), digit);
+	return number;
+}
+
+static bool is_running(char digit)
+{
+	char command[100];
+
+	snprintf(command, sizeof(command), "pgrep -f '^sleep %s$' >/dev/null", own(digit));
 	return system(command) == 0;
 }
 
+#define SH_WITH(text, ...) ARGV("/bin/sh", "-c", text, "sh", __VA_ARGS__)
+
 static void test_giving_up(void)
 {
-	OK(run((struct guest_exec){.argv = SH("echo before; (setsid sleep 7301 &); sleep 7302"),
+	OK(run((struct guest_exec){.argv = SH_WITH("echo before; (setsid sleep $1 &); sleep $2",
+					   own('1'), own('2')),
 		       .timeout = 0.5},
 		   60) == 0);
 	OK(end.timed_out && end.code == 124 && got_text(WIRE_STDOUT, "before\n"));
-	OK(!is_running("7301") && !is_running("7302"));
+	OK(!is_running('1') && !is_running('2'));
 
-	OK(run((struct guest_exec){.argv = SH("setsid sleep 7303")}, 0.5) < 0);
-	OK(e.kind == ERR_TIMEOUT && !is_running("7303"));
+	OK(run((struct guest_exec){.argv = SH_WITH("setsid sleep $1", own('3'))}, 0.5) < 0);
+	OK(e.kind == ERR_TIMEOUT && !is_running('3'));
 
 	/* What a command left behind neither holds it up nor dies with it. */
-	OK(run((struct guest_exec){.argv = SH("sleep 7304 & echo $!")}, 30) == 0);
-	OK(is_running("7304"));
-	OK(run((struct guest_exec){.argv = SH("pkill -f '^sleep 7304$'")}, 30) == 0);
+	OK(run((struct guest_exec){.argv = SH_WITH("sleep $1 & echo $!", own('4'))}, 30) == 0);
+	OK(is_running('4'));
+	OK(run((struct guest_exec){.argv = SH_WITH("pkill -f \"^sleep $1\\$\"", own('4'))}, 30) ==
+		0);
 }
 
 static void test_input(void)

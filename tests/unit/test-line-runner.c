@@ -137,11 +137,32 @@ static void test_input(void)
 	collected_free(&c);
 }
 
-static bool sleeps(const char *seconds)
+/*
+ * A script in which %d stands for a number that no other run of this test uses, so that
+ * `sleep %d1` is ours alone.
+ */
+static const char *script(const char *format)
+{
+	static char text[200];
+	size_t n = 0;
+
+	for (const char *p = format; *p; p++)
+		if (p[0] == '%' && p[1] == 'd') {
+			n += (size_t)sprintf(text + n, "%d", 1000000 + getpid());
+			p++;
+		} else {
+			text[n++] = *p;
+		}
+	text[n] = 0;
+	return text;
+}
+
+static bool sleeps(const char *which)
 {
 	char command[100];
 
-	snprintf(command, sizeof(command), "pgrep -f '^sleep %s$' >/dev/null", seconds);
+	snprintf(command, sizeof(command), "pgrep -f '^sleep %d%s$' >/dev/null", 1000000 + getpid(),
+		which);
 	return system(command) == 0;
 }
 
@@ -150,12 +171,13 @@ static void test_giving_up(void)
 	struct collected c = {0};
 	struct guest_exit x;
 
-	OK(run((struct guest_exec){.argv = SH("(setsid sleep 7401 &); sleep 7402"), .timeout = 0.3},
+	OK(run((struct guest_exec){.argv = SH(script("(setsid sleep %d1 &); sleep %d2")),
+		       .timeout = 0.3},
 		   30, &c, &x) == 0);
-	OK(x.timed_out && x.code == 124 && !sleeps("7401") && !sleeps("7402"));
-	OK(run((struct guest_exec){.argv = SH("(setsid sleep 7403 &); sleep 7404")}, 0.5, &c, &x) <
-		0);
-	OK(e.kind == ERR_TIMEOUT && !sleeps("7403") && !sleeps("7404"));
+	OK(x.timed_out && x.code == 124 && !sleeps("1") && !sleeps("2"));
+	OK(run((struct guest_exec){.argv = SH(script("(setsid sleep %d3 &); sleep %d4"))}, 0.5, &c,
+		   &x) < 0);
+	OK(e.kind == ERR_TIMEOUT && !sleeps("3") && !sleeps("4"));
 	/* A command that writes faster than anybody reads is stopped as well. */
 	OK(run((struct guest_exec){.argv = ARGV("yes")}, 0.5, &c, &x) < 0 && e.kind == ERR_TIMEOUT);
 	OK(!line_failed(g));
@@ -245,7 +267,7 @@ static void *run_long(void *arg)
 {
 	struct collected c = {0};
 	struct guest_exit x;
-	struct guest_exec req = {.argv = SH("sleep 7405")};
+	struct guest_exec req = {.argv = SH(script("sleep %d5"))};
 	struct guest_io io = {.output = collect, .arg = &c};
 	struct op op = op_for_cleanup(60);
 	struct err *err = arg;
@@ -262,7 +284,7 @@ static void test_reopen(void)
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, run_long, &err);
-	while (!sleeps("7405") && op_pause(&op, 0.05, &e) == 0)
+	while (!sleeps("5") && op_pause(&op, 0.05, &e) == 0)
 		;
 	line_fail(g, "port closed");
 	pthread_join(thread, NULL);
@@ -270,7 +292,9 @@ static void test_reopen(void)
 	guest_free(g);
 	open_line();
 	OK(run((struct guest_exec){.argv = SH("exit 4")}, 30, &c, &x) == 0 && x.code == 4);
-	OK(!sleeps("7405"));
+	while (sleeps("5") && op_pause(&op, 0.05, &e) == 0) /* they die while we go on */
+		;
+	OK(!sleeps("5"));
 }
 
 static void test_runner_killed(void)
@@ -282,7 +306,7 @@ static void test_runner_killed(void)
 	struct op op = op_for_cleanup(30);
 
 	pthread_create(&thread, NULL, run_long, &err);
-	while (!sleeps("7405") && op_pause(&op, 0.05, &e) == 0)
+	while (!sleeps("5") && op_pause(&op, 0.05, &e) == 0)
 		;
 	kill(runner, SIGKILL);
 	pthread_join(thread, NULL);
@@ -290,7 +314,7 @@ static void test_runner_killed(void)
 	OK(run((struct guest_exec){.argv = SH("exit 4")}, 30, &c, &x) < 0 &&
 		e.kind == ERR_UNAVAILABLE);
 	waitpid(runner, NULL, 0);
-	if (system("pkill -f '^sleep 7405$'"))
+	if (system(script("pkill -f '^sleep %d5$'")))
 		printf("# already gone\n");
 }
 

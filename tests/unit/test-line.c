@@ -228,7 +228,8 @@ static void send_much(struct peer *p)
 		return;
 	id = g.msg.id;
 	while (sent < total) {
-		while (sent + sizeof(piece) > credit + WIRE_WINDOW && guest_get(p, &g))
+		/* the last word has to fit too */
+		while (sent + sizeof(piece) + 4 > credit + WIRE_WINDOW && guest_get(p, &g))
 			credit += g.msg.type == WIRE_CREDIT ? g.msg.count : 0;
 		for (size_t i = 0; i < sizeof(piece); i++)
 			piece[i] = (uint8_t)((sent + i) * 7 / 3);
