@@ -29,7 +29,8 @@ class Home:
         (self.dir / "config.yaml").write_text(config or "idle_exit: 0\n")
 
     def run(self, *args: str, timeout: float = 180, **more: Any) -> subprocess.CompletedProcess[str]:
-        more.setdefault("stdin", subprocess.DEVNULL)
+        if "input" not in more:
+            more.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(
             [self.binary, *args],
             env=self.env,

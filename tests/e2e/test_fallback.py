@@ -1,0 +1,62 @@
+"""Without the runner, commands and files go through the plain guest agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from home import TINY, Home
+
+RECIPES = Path(__file__).parents[2] / "share" / "recipes"
+
+
+@pytest.fixture(scope="module")
+def lone(images: None) -> Iterator[Home]:
+    """A moat that was installed without moat-guest."""
+    home = Home()
+    prefix = home.dir / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "share" / "moat").mkdir(parents=True)
+    (prefix / "share" / "moat" / "recipes").symlink_to(RECIPES)
+    shutil.copy(home.binary, prefix / "bin" / "moat")
+    home.binary = str(prefix / "bin" / "moat")
+    home.sandbox = home.up(TINY)  # type: ignore[attr-defined]
+    yield home
+    home.close()
+
+
+def test_it_says_so(lone: Home) -> None:
+    vm = json.loads(lone.ok("ls", "--json"))["sandboxes"][0]["vms"][0]
+    assert vm["way"] == "agent"
+    assert "moat-guest is missing" in lone.run("doctor").stdout
+    log = (lone.dir / "state" / "daemon.log").read_text()
+    assert log.count("using the plain guest agent") == 1
+
+
+def test_commands(lone: Home) -> None:
+    done = lone.run("exec", lone.sandbox, "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
+    assert lone.ok("exec", lone.sandbox, "--", "id", "-un") == "user"
+    assert lone.ok("exec", "-u", "root", lone.sandbox, "--", "id", "-un") == "root"
+    assert lone.ok("exec", "-w", "/etc", "-e", "A=b c", lone.sandbox, "--", "sh", "-c", "pwd; echo $A") == "/etc\nb c"
+    assert lone.ok("exec", "-i", lone.sandbox, "--", "cat", input="in\n") == "in"
+    assert lone.run("exec", "--timeout", "2", lone.sandbox, "--", "sleep", "60").returncode == 124
+    assert lone.run("exec", lone.sandbox, "--", "no-such-program").returncode == 127
+
+
+def test_files(lone: Home) -> None:
+    here = lone.dir / "file"
+    here.write_bytes(os.urandom(300_000))
+    lone.ok("cp", str(here), f"{lone.sandbox}:/tmp/there")
+    lone.ok("cp", f"{lone.sandbox}:/tmp/there", str(lone.dir / "back"))
+    assert (lone.dir / "back").read_bytes() == here.read_bytes()
+    assert "No such file" in lone.fails("cp", f"{lone.sandbox}:/tmp/nowhere", str(lone.dir / "x"))
+
+
+def test_no_terminal(lone: Home) -> None:
+    assert "terminal" in lone.fails("exec", "-t", lone.sandbox, "--", "true")
