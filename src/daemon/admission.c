@@ -10,9 +10,8 @@
 #include "util/lock.h"
 #include "util/turn.h"
 
-#define LOOK_AGAIN 0.25    /* seconds between looks at memory that others than us may free */
-#define NO_WAIT    1.0     /* seconds that the turn takes at most, unless its holder waits */
-enum { OVERHEAD_MB = 48 }; /* what a QEMU needs besides the guest's memory */
+#define LOOK_AGAIN 0.25 /* seconds between looks at memory that others than us may free */
+#define NO_WAIT    1.0  /* seconds that the turn takes at most, unless its holder waits */
 
 struct admission {
 	unsigned keep_mb;
@@ -123,7 +122,6 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, bool 
 	struct admission_figures f;
 	bool said = false;
 
-	mb += OVERHEAD_MB;
 	if (take_head(a, op, mb, wait, e) < 0)
 		return -1;
 	held = &a->head;
@@ -143,5 +141,5 @@ void admission_leave(struct admission *a, unsigned mb)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
 
-	a->promised_mb -= mb + OVERHEAD_MB;
+	a->promised_mb -= mb;
 }

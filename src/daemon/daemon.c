@@ -30,6 +30,7 @@
 #define DRAIN_SECONDS   90.0
 #define LOCK_SECONDS    50.0 /* for a daemon that is ending; less than our starter waits for us */
 #define LOCK_AGAIN      0.05
+#define ACCEPT_AGAIN    0.1
 
 int daemon_driver(struct daemon *d, enum spec_driver which, struct driver **ret, struct err *e)
 {
@@ -133,11 +134,17 @@ static bool peer_allowed(int fd)
 static void accept_one(struct daemon *d, int listener)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct op wait = op_for_cleanup(ACCEPT_AGAIN * 2);
 	struct err e;
 	bool full;
 
-	if (fd < 0)
+	if (fd < 0) {
+		/* Out of files, say: the listener stays readable, and looking at once would not
+		 * help. */
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			op_pause(&wait, ACCEPT_AGAIN, &e);
 		return;
+	}
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
 		full = d->sessions >= PROTO_CONNECTIONS_MAX;

@@ -276,6 +276,8 @@ static int snapshot_or_restore(struct request *rq, bool restore, struct err *e)
 		rc = err_set(e, ERR_UNSUPPORTED, "the %s driver has no snapshots", ops->name);
 	else
 		rc = (restore ? ops->restore : ops->snapshot)(b.box, &rq->op, name, e);
+	if (rc < 0)
+		registry_explain(rq->daemon->registry, &b, e);
 	registry_return(rq->daemon->registry, &b);
 	return rc;
 }

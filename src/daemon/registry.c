@@ -15,7 +15,11 @@
 #include "util/lock.h"
 #include "util/str.h"
 
-enum { ID_BYTES = 5, PREFIX_MIN = 4 };
+enum {
+	ID_BYTES = 5,
+	PREFIX_MIN = 4,
+	VM_OVERHEAD_MB = 48, /* what a QEMU needs besides the guest's memory */
+};
 
 struct registry {
 	pthread_mutex_t mu;
@@ -69,7 +73,7 @@ unsigned spec_total_ram(const struct sandbox_spec *spec)
 	unsigned long long sum = 0;
 
 	for (size_t i = 0; i < spec->n_vms; i++)
-		sum += spec->vms[i].ram_mb;
+		sum += spec->vms[i].ram_mb + VM_OVERHEAD_MB;
 	return sum > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)sum;
 }
 

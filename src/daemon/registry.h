@@ -99,7 +99,7 @@ void registry_forget(struct registry *r, struct sandbox *sb);
 /* Drops the reference that registry_add gave. */
 void registry_unref(struct registry *r, struct sandbox *sb);
 
-/* All VMs together, in MB. */
+/* The memory that the VMs together may take from the host, in MB. */
 unsigned spec_total_ram(const struct sandbox_spec *spec);
 
 /* The id that a prefix stands for. */

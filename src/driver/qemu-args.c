@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "net/usernet.h"
 #include "util/json.h"
 
 /* Enough for programs built for x86-64-v2. `max` would cost a quarter of the speed under emulation.
@@ -119,33 +120,6 @@ static void add_boot(const struct qemu_plan *p, struct strv *a)
 	strv_add_all(a, "-append", p->image->cmdline ? p->image->cmdline : "", NULL);
 }
 
-static bool mac_given(struct mac_addr mac)
-{
-	static const struct mac_addr none;
-
-	return memcmp(&mac, &none, sizeof(mac)) != 0;
-}
-
-static void add_nic(const struct qemu_plan *p, size_t i, struct strv *a)
-{
-	const struct nic_spec *nic = &p->vm->nics[i];
-	uint64_t random = p->mac_base + i;
-	/* 02: locally administered */
-	struct mac_addr mac = {{0x02, (uint8_t)(random >> 32), (uint8_t)(random >> 24),
-		(uint8_t)(random >> 16), (uint8_t)(random >> 8), (uint8_t)random}};
-	char text[MAC_TEXT_MAX];
-
-	if (mac_given(nic->mac))
-		mac = nic->mac;
-	strv_add(a, "-netdev");
-	/* restrict: no way to the host or out; DHCP answers, nothing else does. */
-	strv_addf(a, "user,id=net%zu,restrict=on,ipv6=off", i);
-	strv_add(a, "-device");
-	strv_addf(a, "%s,netdev=net%zu,mac=%s,romfile=",
-		p->vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio-net-pci", i,
-		mac_text(mac, text));
-}
-
 static void add_extras(const struct qemu_plan *p, struct strv *a)
 {
 	if (p->vm->vga == SPEC_VGA_STD)
@@ -170,8 +144,7 @@ int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 	add_channels(&a);
 	add_boot(p, &a);
 	add_disk(p, &a);
-	for (i = 0; i < p->vm->n_nics; i++)
-		add_nic(p, i, &a);
+	usernet_args(p->vm, p->mac_base, &a);
 	add_extras(p, &a);
 	more = json_object_get(p->vm->native, "args");
 	json_array_foreach(more, i, one) strv_addf(&a, "%s", json_string_value(one));

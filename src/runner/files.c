@@ -258,12 +258,20 @@ int file_write(const struct file_request *req)
 	return 0;
 }
 
+/* As mkdir -p: parents too, and a directory that is there already is fine and stays as it is. */
 static int make_directory(const struct file_request *req)
 {
 	uint32_t mode = req->msg->mode & MODE_BITS;
+	struct stat st;
+	int error = make_parents(req->path);
 
-	if (mkdir(req->path, mode ? mode : (mode_t)MODE_DIRECTORY) < 0)
-		return errno;
+	if (error)
+		return error;
+	if (mkdir(req->path, mode ? mode : (mode_t)MODE_DIRECTORY) < 0) {
+		error = errno;
+		return error == EEXIST && stat(req->path, &st) == 0 && S_ISDIR(st.st_mode) ? 0
+											   : error;
+	}
 	return mode && chmod(req->path, mode) < 0 ? errno : 0; /* whatever the umask says */
 }
 

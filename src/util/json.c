@@ -7,11 +7,38 @@
 #include "util/auto.h"
 #include "util/str.h"
 
+/* The JSON parser recurses, so deep nesting would eat the thread's stack. */
+static bool too_deep(struct bytes in)
+{
+	bool quoted = false;
+	int depth = 0;
+
+	for (size_t i = 0; i < in.len; i++) {
+		uint8_t c = in.p[i];
+
+		if (quoted && c == '\\')
+			i++;
+		else if (c == '"')
+			quoted = !quoted;
+		else if (!quoted && (c == '{' || c == '['))
+			depth++;
+		else if (!quoted && (c == '}' || c == ']'))
+			depth--;
+		if (depth > JSON_DEPTH_MAX)
+			return true;
+	}
+	return false;
+}
+
 int json_parse_object(struct bytes in, json_t **ret, struct err *e)
 {
 	json_error_t je;
-	json_t *j = json_loadb((const char *)in.p, in.len, JSON_REJECT_DUPLICATES, &je);
+	json_t *j;
 
+	if (too_deep(in))
+		return err_set(
+			e, ERR_INVALID, "not valid JSON: nested deeper than %d", JSON_DEPTH_MAX);
+	j = json_loadb((const char *)in.p, in.len, JSON_REJECT_DUPLICATES, &je);
 	if (!j)
 		return err_set(e, ERR_INVALID, "not valid JSON: line %d, column %d: %s", je.line,
 			je.column, je.text);

@@ -11,7 +11,10 @@ static inline void auto_json_decref(json_t **j)
 }
 #define auto_json __attribute__((cleanup(auto_json_decref)))
 
-/* Bytes of one JSON object; anything else is ERR_INVALID. Duplicate keys are refused. */
+enum { JSON_DEPTH_MAX = 64 };
+
+/* Bytes of one JSON object; anything else is ERR_INVALID. Duplicate keys and deep nesting are
+ * refused. */
 int json_parse_object(struct bytes in, json_t **ret, struct err *e);
 /* Compact text. */
 int json_to_str(const json_t *j, char **ret, struct err *e);

@@ -61,6 +61,15 @@ int str_to_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct 
 	return 0;
 }
 
+/* Line breaks of Unicode, and marks that turn the direction of what follows them. */
+static bool steers_text(const uint8_t *p)
+{
+	if (p[0] != 0xe2)
+		return false;
+	return (p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae))) ||
+	       (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9);
+}
+
 /* The length of the UTF-8 sequence at p, or 0 if it is not a printable one. */
 static size_t utf8_printable(const uint8_t *p, size_t left)
 {
@@ -82,6 +91,8 @@ static size_t utf8_printable(const uint8_t *p, size_t left)
 		return 0;
 	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
 		(p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+		return 0;
+	if (n == 3 && steers_text(p))
 		return 0;
 	return n;
 }

@@ -78,7 +78,7 @@ static void test_life(struct registry *r)
 	sb = add(r, 1, &op);
 	memcpy(id, sb->id, sizeof(id));
 	OK(strlen(id) == 10 && strspn(id, "0123456789abcdef") == 10);
-	OK(sb->ram_mb == 400 && sb->state == SANDBOX_CREATING && registry_has(r, id));
+	OK(sb->ram_mb == 400 + 2 * 48 && sb->state == SANDBOX_CREATING && registry_has(r, id));
 	OK(registry_borrow(r, id, &op, &b, &e) < 0 && e.kind == ERR_UNAVAILABLE);
 	OK(strstr(e.msg, "is creating"));
 	OK(!registry_start_removal(r, everyone, NULL, &taken)); /* its maker removes it */

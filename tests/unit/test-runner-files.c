@@ -263,7 +263,9 @@ static void test_mkdir_symlink(void)
 {
 	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "d"}) == 0);
 	OK(stat_of("d").st_mode == (S_IFDIR | 0755));
-	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "d"}) == EEXIST);
+	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "d"}) == 0);
+	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "new/deep/er"}) == 0);
+	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "/etc/passwd"}) == EEXIST);
 	OK(fails((struct job){.msg = {.type = WIRE_MKDIR, .mode = 01777}, .path = "e"}) == 0);
 	OK(stat_of("e").st_mode == (S_IFDIR | 01777));
 	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "f", .user = "nobody"}) ==
