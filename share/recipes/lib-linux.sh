@@ -77,7 +77,7 @@ modules_copy() {
 
 # busybox has a depmod: the host need not.
 depmod_run() {
-	"$TOOLS/bin/busybox" depmod -b "${1%/lib/modules/*}" "${1##*/}"
+	guard "$TOOLS/bin/busybox" depmod -b "${1%/lib/modules/*}" "${1##*/}"
 }
 
 # busybox_install DIR: the static busybox and a link for each of its applets.

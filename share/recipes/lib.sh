@@ -112,7 +112,7 @@ apt_setup() {
 		Dir::State::status "$WORK/apt/status";
 		Dir::Cache "$WORK/apt/cache";
 		Acquire::Languages "none";
-		Acquire::Retries "5";
+		Acquire::Retries "3";
 		Acquire::http::Timeout "30";
 		Acquire::https::Timeout "30";
 		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
@@ -132,7 +132,7 @@ apt_tool() {
 
 # Mirrors answer 503 now and then, beyond what apt's own retries bridge.
 retry() {
-	for pause in 2 5 10 0; do
+	for pause in 2 5 0; do
 		"$@" && return 0
 		[ "$pause" -eq 0 ] || sleep "$pause"
 	done
@@ -229,7 +229,7 @@ unpack() {
 	# shellcheck disable=SC2086 # a list of names
 	fetch $unpack_names 4>"$WORK/apt/debs"
 	while read -r deb; do
-		dpkg-deb --fsys-tarfile "$deb" >"$WORK/apt/data.tar"
+		guard dpkg-deb --fsys-tarfile "$deb" >"$WORK/apt/data.tar"
 		# A pattern need not match in each of the packages: tar's complaint about that is noise.
 		tar -x -f "$WORK/apt/data.tar" -C "$unpack_dir" --no-same-owner --keep-directory-symlink \
 			--wildcards "$@" || [ $# -gt 0 ]

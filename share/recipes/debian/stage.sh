@@ -28,7 +28,7 @@ packages_install() {
 	SOURCE_DATE_EPOCH=$EPOCH TMPDIR=$WORK/fs CACHE=$CACHE mmdebstrap \
 		--mode=root --variant=minbase --format=directory --include="$PACKAGES" \
 		--skip=download/empty --skip=essential/unlink --skip=check/qemu \
-		--aptopt='APT::Sandbox::User "root"' --aptopt='Acquire::Retries "5"' \
+		--aptopt='APT::Sandbox::User "root"' --aptopt='Acquire::Retries "3"' \
 		--aptopt='Acquire::http::Timeout "30"' --aptopt='Acquire::Languages "none"' \
 		--aptopt="$WORK/proxies" \
 		--dpkgopt=path-exclude='/usr/share/doc/*' --dpkgopt=path-include='/usr/share/doc/*/copyright' \
@@ -87,7 +87,15 @@ traces_remove() {
 	find "$ROOT/etc/apt" -name '*.list' -exec sed -i 's,//[^/@ ]*@,//,' {} +
 }
 
-packages_install || die "installing Debian packages failed: no network, the mirror fails, or the memory is full"
+# Once more, with what was downloaded: mirrors fail now and then, and mmdebstrap does not try again.
+packages_retry() {
+	sh "$HERE/debian/cache.sh" "$ROOT/var/cache/apt/archives" "$CACHE/debs"
+	rm -rf "$ROOT"
+	packages_install
+}
+
+packages_install || packages_retry ||
+	die "installing Debian packages failed: no network, the mirror fails, or the memory is full"
 echo 'progress 5 9 configuring' >&3
 tree_copy "$HERE/debian/overlay" "$ROOT"
 mkdir -p "$ROOT/usr/lib/modules"
