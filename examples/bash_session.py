@@ -16,7 +16,7 @@ from scripted import call, part, say_last_result
 def bash_session() -> Task:
     return Task(
         dataset=[Sample(input="Set a variable, and tell me its value later.", target="remembered")],
-        solver=[use_tools(bash_session_tool(timeout=180)), generate()],
+        solver=[use_tools(bash_session_tool()), generate()],
         scorer=includes(),
         sandbox=("moat", "debian.yaml"),
         model=part(

@@ -22,6 +22,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import sandbox
 
 PATIENCE = 300.0
+PROMPT = "$ "
 
 
 class Terminal:
@@ -58,13 +59,14 @@ class Terminal:
 def play(command: str) -> None:
     terminal = Terminal(command)
     try:
-        terminal.wait_for("$")
+        terminal.wait_for(PROMPT)
         terminal.type_line("echo 6 times 7 is $((6 * 7))")
         terminal.wait_for("is 42")
         terminal.type_line("task submit 42")
         terminal.wait_for("Yes (y) or No (n)")
         terminal.type_line("y")
         terminal.wait_for("Thank you")
+        terminal.wait_for(PROMPT)  # the answer is sent after the thanks: do not hang up before that
     finally:
         terminal.close()
 
