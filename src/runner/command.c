@@ -34,19 +34,18 @@ void supervise_close_from(unsigned first)
 
 static _Noreturn void give_up(int report_fd, int kind, int error)
 {
-	struct report r = {.kind = kind, .value = error};
-
-	if (write(report_fd, &r, sizeof(r)) < 0)
-		_exit(126);
+	report(report_fd, kind, error);
 	_exit(127);
 }
 
+/* Handlers end with execve; what the runner ignores would not. */
 static void default_signals(void)
 {
+	static const int ignored[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 	sigset_t none;
 
-	for (int number = 1; number < NSIG; number++)
-		signal(number, SIG_DFL);
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -130,10 +129,9 @@ _Noreturn void command_run(const struct launch *l, int report_fd)
 	int error;
 
 	setsid();
+	report(report_fd, REPORT_STARTED, getpid());
 	if (l->tty)
-		ioctl(l->in, TIOCSCTTY, 0);
-	if (dup2(l->in, 0) < 0 || dup2(l->out, 1) < 0 || dup2(l->err, 2) < 0)
-		give_up(report_fd, REPORT_NO_EXEC, errno);
+		ioctl(STDIN_FILENO, TIOCSCTTY, 0);
 	default_signals();
 	allow_oom_kill();
 	set_limits(l);

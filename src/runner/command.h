@@ -3,5 +3,6 @@
 
 #include "runner/supervise.h"
 
-/* Reports why if it cannot. */
+/* Its fds 0 to 2 are in place. Reports its pid, and why if it cannot. Runs in its parent's memory
+ * (vfork): changes nothing there that the parent still needs. */
 _Noreturn void command_run(const struct launch *l, int report_fd);

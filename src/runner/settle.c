@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -94,8 +95,20 @@ static void share_memory(void)
 		ring_set_budget((size_t)info.totalram * info.mem_unit / MEMORY_SHARE);
 }
 
+/* Whoever started us may have ignored or blocked some: commands would inherit that. */
+static void default_signals(void)
+{
+	sigset_t none;
+
+	for (int number = 1; number < NSIG; number++)
+		signal(number, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 void settle(bool own_life)
 {
+	default_signals();
 	umask(022);
 	share_memory();
 	raise_fd_limit();

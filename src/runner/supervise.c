@@ -13,7 +13,7 @@
 
 enum { REPORT_FD = 3, ORDERS_FD = 4, FIRST_OTHER_FD = 5 };
 
-static void report(int fd, int kind, int value)
+void report(int fd, int kind, int value)
 {
 	struct report r = {.kind = kind, .value = value};
 
@@ -28,18 +28,21 @@ static void on_sigchld(int number)
 }
 
 /*
- * Keeps the two pipes and nothing else: not the command's stdio, whose end would never be seen, and
- * not the orders of other supervisors.
+ * The command's stdio and our two pipes, and nothing else: no end of another command's pipes, no
+ * orders of other supervisors. Before the command is there, so that it does not get a copy of a
+ * large table.
  */
-static void keep_pipes(int report_fd, int orders_fd)
+static bool arrange_fds(const struct launch *l, int report_fd, int orders_fd)
 {
 	int high_report = fcntl(report_fd, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int high_orders = fcntl(orders_fd, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 
-	if (high_report < 0 || high_orders < 0 || dup2(high_report, REPORT_FD) < 0 ||
-		dup2(high_orders, ORDERS_FD) < 0)
-		_exit(1);
+	if (high_report < 0 || high_orders < 0 || dup2(l->in, 0) < 0 || dup2(l->out, 1) < 0 ||
+		dup2(l->err, 2) < 0 || dup3(high_report, REPORT_FD, O_CLOEXEC) < 0 ||
+		dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0)
+		return false;
 	supervise_close_from(FIRST_OTHER_FD);
+	return true;
 }
 
 static _Noreturn void finish(int status)
@@ -95,15 +98,21 @@ static _Noreturn void supervisor(const struct launch *l, int report_fd, int orde
 	sigaction(SIGCHLD, &on_child, NULL);
 	setsid();
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	command = fork();
-	if (command == 0)
-		command_run(l, report_fd);
-	if (command < 0) {
+	if (!arrange_fds(l, report_fd, orders_fd)) {
 		report(report_fd, REPORT_NO_EXEC, errno);
 		_exit(0);
 	}
-	report(report_fd, REPORT_STARTED, command);
-	keep_pipes(report_fd, orders_fd);
+	/* In our memory and with us waiting, until it has become the command: a second copy of
+	 * everything would be made only to be thrown away. */
+	command = vfork();
+	if (command == 0)
+		command_run(l, REPORT_FD);
+	if (command < 0) {
+		report(REPORT_FD, REPORT_NO_EXEC, errno);
+		_exit(0);
+	}
+	for (int fd = 0; fd < REPORT_FD; fd++)
+		close(fd); /* or nobody would ever see the end of its output */
 	watch_over(command, &old);
 }
 

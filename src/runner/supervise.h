@@ -39,6 +39,8 @@ struct report {
 	int32_t kind, value;
 };
 
+void report(int fd, int kind, int value);
+
 /* Remembers the limits that commands are to have, before the runner changes its own. */
 void supervise_keep_limits(void);
 
