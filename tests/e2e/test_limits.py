@@ -1,0 +1,246 @@
+"""Limits of the host: memory, disk, and streams that are larger than any buffer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from home import TINY, Home
+
+from tools import in_guest, listed, needs_root, status_kb, until, wire
+
+GIB = 1 << 30
+
+
+def tiny(ram_mb: int) -> dict[str, Any]:
+    return {"vms": [{**TINY["vms"][0], "ram_mb": ram_mb}]}
+
+
+def memory(home: Home) -> dict[str, int]:
+    return json.loads(home.ok("info", "--json"))["memory"]
+
+
+# ---- memory ----
+
+
+def test_what_never_fits_is_refused_at_once(home: Home) -> None:
+    home.ok("ls")
+    total = memory(home)["total_mb"]
+    for more in ([], ["--no-wait"]):
+        began = time.monotonic()
+        said = home.fails("up", home.spec(tiny(total + 1000)), *more)
+        assert time.monotonic() - began < 10
+        assert "not enough memory" in said
+        assert f"of {total} MB" in said
+    home.assert_nothing_left(0.5)
+    assert memory(home)["committed_mb"] == 0
+
+
+def test_second_sandbox_waits_for_the_first(home: Home) -> None:
+    home.ok("ls")
+    free = memory(home)["available_mb"]
+    home.ok("serve", "--stop")
+    # One fits, two do not, and what others on this machine do meanwhile makes no difference.
+    (home.dir / "config.yaml").write_text(f"idle_exit: 0\nmemory_keep_mb: {free * 5 // 8}\n")
+    spec = tiny(free // 4)
+    first = home.up(spec)
+    assert memory(home)["committed_mb"] >= free // 4
+    assert "not enough memory" in home.fails("up", home.spec(spec), "--no-wait")
+
+    client = wire(home)
+    refused = client.final(client.request("up", {"spec": spec, "wait": False}))
+    assert refused["error"]["kind"] == "busy"
+    waiting = client.request("up", {"spec": spec})
+    news = client.answers(waiting)
+    assert "memory" in next(news)[0]["text"]
+    assert [s["id"] for s in listed(home)] == [first]
+    # One who waits may give up, or be late.
+    late = wire(home)
+    assert late.final(late.request("up", {"spec": spec}, timeout=0.5))["error"]["kind"] == "timeout"
+
+    home.ok("rm", first)
+    assert "starting" in next(news)[0]["text"]
+    client.send({"type": "cancel", "id": waiting})
+    assert list(news)[-1][0]["error"]["kind"] == "cancelled"
+    home.assert_nothing_left(5)
+    assert memory(home)["committed_mb"] == 0
+
+
+# ---- disk ----
+
+
+class SmallDisk(Home):
+    """A home whose state is on a disk of a few megabytes."""
+
+    def __init__(self, size_mb: int) -> None:
+        super().__init__()
+        self.state = self.dir / "state"
+        self.state.mkdir(mode=0o700)
+        options = f"size={size_mb}m,mode=700"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "moat-test", self.state], check=True)
+
+    def fill(self) -> None:
+        with open(self.state / "filler", "wb", buffering=0) as file:
+            for piece in (1 << 20, 4096, 1):
+                try:
+                    while True:
+                        file.write(bytes(piece))
+                except OSError:
+                    continue
+
+    def unfill(self) -> None:
+        (self.state / "filler").unlink()
+
+    def close(self) -> None:
+        try:
+            self.run("serve", "--stop", "--force")
+            until(lambda: not self.processes(), "the daemon ends")
+        finally:
+            subprocess.run(["umount", "--lazy", self.state], check=True)
+        super().close()
+
+
+@pytest.fixture
+def small(images: None) -> Iterator[SmallDisk]:
+    home = SmallDisk(24)
+    yield home
+    home.close()
+
+
+@needs_root
+def test_up_on_a_full_disk(small: SmallDisk) -> None:
+    small.ok("ls")
+    small.fill()
+    said = small.fails("up", small.spec(TINY))
+    assert "full" in said or "No space left" in said
+    assert len(said.splitlines()) <= 2
+    assert listed(small) == []
+    small.unfill()
+    small.assert_nothing_left(0.5)
+    # The daemon is as good as before.
+    client = wire(small)
+    wanted = client.request("up", {"spec": TINY})
+    assert "starting" in next(client.answers(wanted))[0]["text"]
+
+
+@needs_root
+def test_start_on_a_full_disk(small: SmallDisk) -> None:
+    small.fill()
+    said = small.fails("ls")
+    assert "full" in said or "No space left" in said
+    small.unfill()
+    small.ok("ls")
+
+
+@needs_root
+def test_guest_that_fills_the_hosts_disk(small: SmallDisk) -> None:
+    small.ok("image", "build", "tiny-disk", timeout=1800)
+    spec = {**tiny(192), "networks": "none"}
+    spec["vms"][0]["source"] = "tiny-disk"
+    box = small.up(spec)
+    script = "dd if=/dev/urandom of=/root/big bs=1M count=200; sync"
+    said = small.fails("exec", "-u", "root", box, "--", "sh", "-c", script, timeout=120)
+    assert "disk is full" in said
+    vm = listed(small)[0]["vms"][0]
+    assert vm["state"] == "dead"
+    assert "disk is full" in vm["error"]
+    assert "disk is full" in small.fails("exec", box, "--", "true")
+    small.ok("rm", box)
+    small.assert_nothing_left(0.5)
+
+
+# ---- streams ----
+
+
+class Streams(Home):
+    def __init__(self) -> None:
+        super().__init__()
+        self.box = self.up(tiny(256))
+        in_guest(self, self.box, f"truncate -s {GIB} /tmp/big && chmod 644 /tmp/big")
+        self.ok("exec", self.box, "--", "true")
+        self.pid = self.daemon_pid()
+        self.before = status_kb(self.pid, "VmHWM")
+
+    def assert_small(self) -> None:
+        assert status_kb(self.pid, "VmHWM") < self.before + 30_000
+
+
+@pytest.fixture(scope="module")
+def streams(images: None) -> Iterator[Streams]:
+    home = Streams()
+    yield home
+    home.close()
+
+
+def count_bytes(pipe: Any) -> int:
+    total = 0
+    while piece := pipe.read(1 << 20):
+        assert not piece.strip(b"\0")
+        total += len(piece)
+    return total
+
+
+def test_gibibyte_out(streams: Streams) -> None:
+    client = streams.start("cp", f"{streams.box}:/tmp/big", "-", stdout=subprocess.PIPE)
+    assert count_bytes(client.stdout) == GIB
+    assert client.wait(10) == 0
+    assert status_kb(streams.qemu_pids()[0], "VmHWM") < 600_000
+    streams.assert_small()
+
+
+def test_gibibyte_in(streams: Streams) -> None:
+    big = streams.dir / "big"
+    with big.open("wb") as file:
+        file.truncate(GIB)
+    streams.ok("cp", "-u", "root", str(big), f"{streams.box}:/dev/null", timeout=300)
+    in_guest(streams, streams.box, "chmod 666 /dev/null")
+    streams.assert_small()
+
+
+def test_stream_in_arrives_whole(streams: Streams) -> None:
+    data = os.urandom(1 << 20) * 20
+    client = streams.start("cp", "-", f"{streams.box}:/tmp/stream", stdin=subprocess.PIPE)
+    client.communicate(data, timeout=120)
+    assert client.returncode == 0
+    back = Path(streams.dir / "back")
+    streams.ok("cp", f"{streams.box}:/tmp/stream", str(back))
+    assert back.read_bytes() == data
+    in_guest(streams, streams.box, "rm /tmp/stream")
+    streams.assert_small()
+
+
+def test_long_output_is_streamed(streams: Streams) -> None:
+    argv = ["exec", streams.box, "--", "cat", "/tmp/big"]
+    client = streams.start(*argv, stdout=subprocess.PIPE)
+    assert count_bytes(client.stdout) == GIB
+    assert client.wait(10) == 0
+    streams.assert_small()
+
+
+def test_capture_keeps_the_tail(streams: Streams) -> None:
+    client = wire(streams)
+    script = "dd if=/dev/zero bs=1000000 count=50 2>/dev/null; echo the end; echo short >&2"
+    args = {"sandbox": streams.box, "argv": ["sh", "-c", script]}
+    wanted = client.request("exec", {**args, "capture": True, "output_max": 100_000})
+    output: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+    for message, blob in client.answers(wanted):
+        if message["type"] == "data":
+            output[message["stream"]] += blob
+    assert message["result"]["stdout_bytes"] == 50_000_008
+    assert message["result"]["stderr_bytes"] == 6
+    assert len(output["stdout"]) == 100_000
+    assert output["stdout"].endswith(b"\0the end\n")
+    assert output["stderr"] == b"short\n"
+    streams.assert_small()
+
+
+def test_file_larger_than_the_limit(streams: Streams) -> None:
+    client = wire(streams)
+    args = {"sandbox": streams.box, "path": "/tmp/big", "max": 1000}
+    assert client.final(client.request("read", args))["error"]["kind"] == "limit"
