@@ -58,7 +58,10 @@ static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 	while (n && tail[n - 1] == '\n')
 		n--;
 	str_escape(tail ? tail : "", n, words, sizeof(words));
-	if (shut_down && code == 0)
+	if (vm->ended_because)
+		err_set(ret, ERR_UNAVAILABLE, "VM %s was ended: %s", vm->spec->name,
+			vm->ended_because);
+	else if (shut_down && code == 0)
 		err_set(ret, ERR_UNAVAILABLE, "VM %s was shut down from inside", vm->spec->name);
 	else if (code > 128)
 		err_set(ret, ERR_UNAVAILABLE, "QEMU of VM %s was killed by signal %d%s%s%s",

@@ -262,10 +262,9 @@ static void on_event(void *arg, const char *name, json_t *data)
 		vm->guest_shut_down = json_is_true(json_object_get(data, "guest"));
 	} else if (strcmp(name, "BLOCK_IO_ERROR") == 0 &&
 		   json_is_true(json_object_get(data, "nospace"))) {
-		static const char why[] = "moat: the host's disk is full, the VM was ended\n";
 		/* QEMU has paused the VM. Nobody would ever continue it, so it ends with a reason
-		 * instead. */
-		caplog_add(&vm->backend, (struct bytes){(const uint8_t *)why, sizeof(why) - 1});
+		 * instead. No log could take that: it is on the same disk. */
+		vm->ended_because = "the host's disk is full";
 		kill(vm->proc.pid, SIGKILL);
 	}
 }

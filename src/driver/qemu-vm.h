@@ -48,10 +48,11 @@ struct qemu_vm {
 
 	pthread_mutex_t mu;
 	enum box_vm_state state;
-	bool guest_shut_down; /* QEMU said that the guest powered off */
-	struct err death;     /* when state is dead */
-	struct way *current;  /* NULL: none, or it failed */
-	struct way *ways;     /* all that are still in use */
+	bool guest_shut_down;      /* QEMU said that the guest powered off */
+	const char *ended_because; /* we ended it, and why; the monitor thread's alone */
+	struct err death;          /* when state is dead */
+	struct way *current;       /* NULL: none, or it failed */
+	struct way *ways;          /* all that are still in use */
 	int qemu_pid;
 };
 
