@@ -1,5 +1,6 @@
 /* Commands through the real runner. As root; some parts need a user "nobody". */
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -225,19 +226,22 @@ static void test_timeout(void)
 
 static void test_background(void)
 {
+	char script[200], alive[64];
 	uint64_t before = now_ms();
-	struct job j = run((struct job){
-		.argv = SH("sh -c 'sleep 2; echo late; echo late; : >/tmp/runner-test-alive;"
-			   "sleep 1000' & echo $!")});
+	struct job j = {.argv = SH(script)};
 	pid_t pid = 0;
 	struct stat st;
 
+	snprintf(alive, sizeof(alive), "/tmp/runner-test-alive.%d", (int)getpid());
+	snprintf(script, sizeof(script),
+		"sh -c 'sleep 2; echo late; echo late; : >%s; sleep 1000' & echo $!", alive);
+	job_run(&peer, &j);
 	OK(exited(&j, 0) && now_ms() - before < 1900); /* although the pipe is still held */
 	OK(sscanf(j.out.p, "%d", &pid) == 1 && !process_gone(&pid));
 	pause_ms(2500);
-	OK(!process_gone(&pid) && stat("/tmp/runner-test-alive", &st) == 0); /* no SIGPIPE */
-	kill(pid, SIGKILL);
-	unlink("/tmp/runner-test-alive");
+	OK(!process_gone(&pid) && stat(alive, &st) == 0); /* no SIGPIPE */
+	kill(-getpgid(pid), SIGKILL);                     /* with its sleep */
+	unlink(alive);
 	job_free(&j);
 	/* one that never stops writing delays nothing */
 	j = run((struct job){.argv = SH("yes & echo $! >&2")});
@@ -438,13 +442,37 @@ static void test_many(void)
 	free(jobs);
 }
 
+static int count_fds(void)
+{
+	char path[64];
+	DIR *d;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", peer.pid);
+	d = opendir(path);
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Pipes of background processes, which have been killed, go as their end is seen. */
+static bool fds_are(const void *n)
+{
+	return count_fds() == *(const int *)n;
+}
+
 int main(void)
 {
+	int fds;
+
 	if (geteuid() != 0) {
 		printf("1..0 # SKIP needs root\n");
 		return 0;
 	}
 	peer_start(&peer);
+	fds = count_fds();
 	test_exactness();
 	test_directories();
 	test_users();
@@ -459,6 +487,7 @@ int main(void)
 	test_lost_supervisor();
 	test_terminal();
 	test_many();
+	OK(fds > 5 && wait_until(fds_are, &fds)); /* nothing was left open */
 	peer_stop(&peer);
 	return tap_done();
 }
