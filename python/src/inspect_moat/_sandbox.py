@@ -470,5 +470,6 @@ def _is_valid_text(text: str) -> bool:
 def progress_text(message: Message) -> str:
     """A progress frame in words."""
     done, total = message.get("done"), message.get("total")
-    counted = f" ({done}/{total})" if done is not None and total else ""
+    # larger numbers are bytes, and tell a reader nothing
+    counted = f" ({done}/{total})" if done is not None and 0 < (total or 0) < 1000 else ""
     return f"{message.get('text', '')}{counted}"
