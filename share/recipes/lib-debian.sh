@@ -58,9 +58,11 @@ namespace_check() {
 		die "this machine does not let root mount anything: a container without CAP_SYS_ADMIN?"
 	for file in /etc/subuid /etc/subgid; do
 		grep -q -E "^($name|$(id -u)):" "$file" 2>/dev/null ||
-			die "$name has no range of ids in $file: run usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $name as root"
+			die "$name has no range of ids in $file; as root:" \
+				"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $name"
 	done
-	die "user namespaces do not work for $name (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)"
+	die "user namespaces do not work for $name (sysctl kernel.unprivileged_userns_clone," \
+		"user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)"
 }
 
 memory_check() {

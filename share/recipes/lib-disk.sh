@@ -12,8 +12,8 @@ ROOT_START_MB=64
 
 # The controllers a root disk can be on; the random numbers for which systemd waits; the port that the
 # guest agent speaks through. Everything else is the booted system's business.
-DISK_MODULES='virtio-rng virtio_console virtio_pci virtio_mmio virtio_blk virtio_scsi ahci ata_piix ata_generic sd_mod
-	sym53c8xx vmw_pvscsi nvme ext4 crc32c_generic crc32c_intel crct10dif_generic crc64_rocksoft'
+DISK_MODULES='virtio-rng virtio_console virtio_pci virtio_mmio virtio_blk virtio_scsi ahci ata_piix
+	ata_generic sd_mod sym53c8xx vmw_pvscsi nvme ext4 crc32c_generic crc32c_intel crct10dif_generic crc64_rocksoft'
 
 # disk_initrd MODULES-DIR FILE: the initramfs that mounts the root disk.
 disk_initrd() {
@@ -32,9 +32,11 @@ disk_initrd() {
 # ext4_make DISK SIZE_MB TREE: the root partition. assume_storage_prezeroed: the file is new, and a
 # kernel that finds its inode tables not yet zeroed would fill each overlay with them.
 ext4_make() {
+	options=root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0,assume_storage_prezeroed=1
+	options=$options,hash_seed=6d6f6174-0000-4000-8000-000000000002
 	E2FSPROGS_FAKE_TIME=$EPOCH guard mke2fs -q -F -t ext4 -L root -m 0 -J size=16 \
 		-U 6d6f6174-0000-4000-8000-000000000001 \
-		-E "offset=$((ROOT_START_MB << 20)),root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0,assume_storage_prezeroed=1,hash_seed=6d6f6174-0000-4000-8000-000000000002" \
+		-E "offset=$((ROOT_START_MB << 20)),$options" \
 		-d "$3" "$1" "$(($2 - ROOT_START_MB))M"
 }
 
@@ -60,8 +62,10 @@ disk_boot() {
 	mtools_path=$TOOLS/usr/bin:$PATH
 	head -c 440 "$TOOLS/usr/lib/syslinux/mbr/mbr.bin" | dd of="$1" conv=notrunc status=none
 	# 128 and 239: active, and an EFI system partition
+	boot_entry=$(partition 128 239 $BOOT_START_MB $BOOT_SIZE_MB)
+	root_entry=$(partition 0 131 $ROOT_START_MB $(($2 - ROOT_START_MB)))
 	# shellcheck disable=SC2059 # escapes for this very printf
-	printf "$(le32 1952542573)\\000\\000$(partition 128 239 $BOOT_START_MB $BOOT_SIZE_MB)$(partition 0 131 $ROOT_START_MB $(($2 - ROOT_START_MB)))" |
+	printf "$(le32 1952542573)\\000\\000$boot_entry$root_entry" |
 		dd of="$1" bs=1 seek=440 conv=notrunc status=none
 	printf '\125\252' | dd of="$1" bs=1 seek=510 conv=notrunc status=none
 

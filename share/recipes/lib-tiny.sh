@@ -39,7 +39,8 @@ libraries_fetch() {
 	while [ -n "$wanted" ]; do
 		# shellcheck disable=SC2086 # lists of names
 		found=$(apt_tool apt-cache depends --no-recommends --no-suggests --no-conflicts --no-breaks \
-			--no-replaces --no-enhances $wanted | sed -n 's/^ *|\{0,1\}\(Pre\)\{0,1\}Depends: \(lib[a-z0-9.+-]*\|zlib1g\)$/\2/p')
+			--no-replaces --no-enhances $wanted |
+			awk '$1 ~ /Depends:$/ && $2 ~ /^(lib[a-z0-9.+-]*|zlib1g)$/ { print $2 }')
 		wanted=
 		for package in $found; do
 			case " $known $wanted " in

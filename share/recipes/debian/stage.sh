@@ -36,7 +36,8 @@ packages_install() {
 		--dpkgopt=path-exclude='/usr/share/locale/*' --dpkgopt=path-exclude='/usr/share/lintian/*' \
 		--dpkgopt=force-unsafe-io \
 		--setup-hook='mkdir -p "$1/var/cache/apt/archives/partial"' \
-		--setup-hook='find "$CACHE/debs" -name "*.deb" ! -name "linux-image-*" -exec cp -t "$1/var/cache/apt/archives" {} +' \
+		--setup-hook='find "$CACHE/debs" -name "*.deb" ! -name "linux-image-*" \
+			-exec cp -t "$1/var/cache/apt/archives" {} +' \
 		--essential-hook='echo "progress 4 9 installing packages" >&3' \
 		--customize-hook='sh "'"$HERE"'/debian/cache.sh" "$1/var/cache/apt/archives" "$CACHE/debs"' \
 		"$CODENAME" "$ROOT" "$WORK/sources.list"
@@ -55,7 +56,8 @@ users_make() {
 }
 
 units_set() {
-	chroot "$ROOT" systemctl --quiet enable systemd-networkd qemu-guest-agent resolv-conf.path resolv-conf.service ssh
+	chroot "$ROOT" systemctl --quiet enable systemd-networkd qemu-guest-agent ssh \
+		resolv-conf.path resolv-conf.service
 	while read -r unit; do
 		case $unit in
 		'' | '#'*) ;;
