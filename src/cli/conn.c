@@ -94,8 +94,10 @@ int conn_next(struct conn *c, json_t **ret_head, struct bytes *ret_blob, struct 
 		return err_set(e, ERR_UNAVAILABLE, "the daemon does not speak moat's protocol");
 	if (whole == 0)
 		return 0;
-	if (json_parse_object((struct bytes){f.head, f.head_len}, ret_head, e) < 0)
+	if (json_parse_object((struct bytes){f.head, f.head_len}, ret_head, e) < 0) {
+		e->kind = ERR_UNAVAILABLE; /* not the user's JSON is wrong, but the daemon */
 		return err_wrap(e, "the daemon's answer");
+	}
 	*ret_blob = (struct bytes){f.body, f.body_len};
 	c->taken = (size_t)whole;
 	return 1;
