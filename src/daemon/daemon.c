@@ -222,7 +222,7 @@ static void drain(struct daemon *d)
 			break;
 		}
 	}
-	removal_run(d, any, NULL, NULL, NULL);
+	removal_run(d, any, NULL);
 }
 
 static int find_parts(struct daemon *d, struct err *e)

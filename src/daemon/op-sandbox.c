@@ -170,11 +170,11 @@ struct choice {
 	json_t *ids;    /* array of full ids, or NULL */
 	json_t *labels; /* object, or NULL */
 	bool all;
+	json_t *met; /* object: its keys are the ids of those that were chosen */
 };
 
-static bool chosen(const struct sandbox *sb, void *arg)
+static bool fits_choice(const struct sandbox *sb, const struct choice *c)
 {
-	const struct choice *c = arg;
 	const char *key;
 	json_t *value;
 	size_t i;
@@ -193,6 +193,17 @@ static bool chosen(const struct sandbox *sb, void *arg)
 		if (!json_equal(json_object_get(sb->labels, key), value))
 			return false;
 	}
+	return true;
+}
+
+/* Takes down whom it chose: one that was still being made is removed by its maker, not by us. */
+static bool chosen(const struct sandbox *sb, void *arg)
+{
+	struct choice *c = arg;
+
+	if (!fits_choice(sb, c))
+		return false;
+	json_object_set_new(c->met, sb->id, json_true());
 	return true;
 }
 
@@ -217,16 +228,12 @@ static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_ids, stru
 	return 0;
 }
 
-static void removed(void *arg, const char *id)
-{
-	json_array_append_new(arg, json_string(id));
-}
-
 int handle_rm(struct request *rq, json_t **ret, struct err *e)
 {
-	auto_json json_t *ids = json_array(), *gone = json_array();
-	json_t *prefixes = NULL;
-	struct choice choice = {.ids = ids};
+	auto_json json_t *ids = json_array(), *met = json_object();
+	json_t *prefixes = NULL, *ignored;
+	struct choice choice = {.ids = ids, .met = met};
+	const char *id;
 	int all = 0;
 	unsigned failed;
 
@@ -240,13 +247,15 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "args: say which: sandboxes, labels or all");
 	if (resolve_all(rq->daemon, prefixes, ids, e) < 0)
 		return -1;
-	failed = removal_run(rq->daemon, chosen, &choice, removed, gone);
+	failed = removal_run(rq->daemon, chosen, &choice);
 	if (failed)
 		return err_set(e, ERR_BACKEND,
 			"%u sandboxes could not be removed; see the daemon's log, then moat gc",
 			failed);
-	/* What was named is gone, even if its maker or somebody else removed it for us. */
-	return json_make(ret, e, "{s:O}", "removed", prefixes ? ids : gone);
+	/* What was meant is gone, even if its maker or somebody else removed it for us. */
+	if (!prefixes)
+		json_object_foreach(met, id, ignored) json_array_append_new(ids, json_string(id));
+	return json_make(ret, e, "{s:O}", "removed", ids);
 }
 
 int handle_detach(struct request *rq, json_t **ret, struct err *e)

@@ -48,8 +48,7 @@ static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 			return;
 }
 
-unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg,
-	void (*said)(void *arg, const char *id), void *said_arg)
+unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg)
 {
 	struct sandbox *sb;
 	struct box *box = NULL;
@@ -63,8 +62,6 @@ unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg,
 		if (remove_one(d, sb, box, &e) < 0) {
 			log_err(NULL, LOG_ERROR, &e, "cannot remove sandbox %s", sb->id);
 			failed++;
-		} else if (said) {
-			said(said_arg, sb->id);
 		}
 		/* What did not go is in the journal, where gc finds it; the registry's job is done.
 		 */

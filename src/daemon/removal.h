@@ -5,11 +5,9 @@
 
 /*
  * Removes every sandbox that fits: cancels what runs in it, waits for that, destroys it. Those that
- * are still being made are cancelled and waited for. said (may be NULL) hears the id of each.
- * Returns the number that could not be removed.
+ * are still being made are cancelled and waited for. Returns the number that could not be removed.
  */
-unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg,
-	void (*said)(void *arg, const char *id), void *said_arg);
+unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg);
 
 /*
  * Removes what the journal knows of sandboxes that are not in the registry, and what drivers find
