@@ -118,8 +118,8 @@ int handle_shutdown(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s?b}", "force", &force) < 0)
 		return -1;
 	if (left && !force)
-		return err_set(
-			e, ERR_BUSY, "%u sandboxes are there; remove them, or use force", left);
+		return err_set(e, ERR_BUSY, "%u sandbox%s there; remove %s, or use force", left,
+			left == 1 ? " is" : "es are", left == 1 ? "it" : "them");
 	daemon_stop(rq->daemon);
 	return 0;
 }
