@@ -3,10 +3,6 @@
 # shellcheck source=lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
 
-daemon_pid() {
-	moat info --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])'
-}
-
 expect "nothing runs at first" 4 info
 says "and that is said" err "no daemon is running"
 expect "completion's question starts nothing" 4 ls -q --no-start
@@ -50,6 +46,13 @@ expect "and in the foreground" 1 serve
 rm "$MOAT_HOME/config.yaml"
 MOAT_HOME=$tmp/$(printf '%0100d' 1) expect "a socket path that is too long" 1 ls
 says "says what to set" err MOAT_RUNTIME_DIR
+PATH=/nowhere MOAT_HOME=$tmp/bare expect "doctor where there is nothing" 1 doctor
+says "names what is missing" out "^missing  *qemu  *qemu-img"
+says "and the fix" out "qemu-img  *apt-get install qemu-utils"
+says "and the directories in force" out "^  state  *$tmp/bare/state"
+MOAT_HOME=$tmp/bare expect "doctor as JSON" 1 doctor --json qemu
+check "has the fixes" json "$tmp/out" 'any(c["state"] == "missing" and c["fix"] for c in d["checks"])'
+MOAT_HOME=$tmp/bare expect "that daemon ends" 0 serve --stop
 if [ "$(id -u)" -ne 0 ]; then
 	mkdir "$tmp/closed" && chmod 555 "$tmp/closed"
 	MOAT_HOME=$tmp/closed/x expect "a directory that cannot be made" 1 ls
