@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from inspect_ai.util._sandbox.local import LocalSandboxEnvironment
-from inspect_moat import MoatSandboxEnvironment, MoatSandboxEnvironmentConfig
-
 from vm import Home, Wire, report, timed
+
+from inspect_moat import MoatSandboxEnvironment, MoatSandboxEnvironmentConfig
 
 RUNS = 100
 WARM_UP = 10

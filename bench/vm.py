@@ -1,4 +1,4 @@
-"""What the benchmarks share: a moat of their own, a VM with a second guest agent, and how figures are printed."""
+"""What the benchmarks share: a VM with a second guest agent, and how figures are printed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ class PlainAgent:
         self.call("guest-sync", id=os.getpid())
 
     def call(self, command: str, **arguments: Any) -> Any:
-        request = {"execute": command, "arguments": {k.replace("_", "-"): v for k, v in arguments.items()}}
+        request = {
+            "execute": command,
+            "arguments": {k.replace("_", "-"): v for k, v in arguments.items()},
+        }
         self.sock.sendall(json.dumps(request).encode() + b"\n")
         answer = json.loads(self.lines.readline().lstrip(b"\xff"))
         if "error" in answer:
@@ -106,12 +109,17 @@ class BenchVm:
         self.wire = Wire(self.home)
 
     def exec(self, *argv: str) -> None:
-        request = self.wire.request("exec", {"sandbox": self.sandbox, "argv": list(argv), "capture": True})
+        request = self.wire.request(
+            "exec", {"sandbox": self.sandbox, "argv": list(argv), "capture": True}
+        )
         final = self.wire.final(request)
-        assert final["type"] == "result" and final["result"]["exit_code"] == 0, final
+        assert final["type"] == "result", final
+        assert final["result"]["exit_code"] == 0, final
 
     def write(self, path: str, content: bytes) -> None:
-        request = self.wire.request("write", {"sandbox": self.sandbox, "path": path}, input="stream")
+        request = self.wire.request(
+            "write", {"sandbox": self.sandbox, "path": path}, input="stream"
+        )
         piece, at, room = 256 * 1024, 0, int(self.wire.hello["window"])
         while at < len(content):
             while room < piece:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: who may include whom, how large things may get, what is never called.
+"""Checks what the compiler does not: who includes whom, how large things get, what is called.
 
-Prints each violation as "file:line: text" and exits with 1 if there is any. --format also runs clang-format over all
-C files, without changing them.
+Prints each violation as "file:line: text" and exits with 1 if there is any. --format also runs
+clang-format over all C files, without changing them.
 """
+
 import argparse
 import re
 import subprocess
@@ -67,7 +68,20 @@ NEVER_EXCEPT = {
     ("src/runner/users.c", "strcpy"): "short literals into large arrays",
 }
 
-TEXT_SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".build", ".txt", ".toml", ".yaml", ".yml", ".json", ".args"}
+TEXT_SUFFIXES = {
+    ".c",
+    ".h",
+    ".py",
+    ".sh",
+    ".md",
+    ".build",
+    ".txt",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".json",
+    ".args",
+}
 TEXT_NAMES = {"Makefile", "LICENSE", "NOTICE", ".clang-format", ".gitignore"}
 # A program's output or input, kept as it is.
 VERBATIM = ("tests/golden/", "tests/fuzz/corpus/")
@@ -86,7 +100,9 @@ def tracked_files():
     """What git knows or would add, so that a new file is checked before it is committed."""
     out = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        check=True, capture_output=True).stdout
+        check=True,
+        capture_output=True,
+    ).stdout
     names = sorted(name for name in out.decode().split("\0") if name)
     return [name for name in names if (ROOT / name).is_file()]
 
@@ -109,8 +125,10 @@ def check_blanks(name, data, report):
 
 
 def without_comments_and_strings(text):
-    """The same lines with comments, strings and characters emptied, so that only code is left to look at."""
-    pattern = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+    """The same lines with comments, strings and characters emptied: only code is left."""
+    pattern = re.compile(
+        r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+    )
 
     def blank(match):
         found = match.group(0)
@@ -128,7 +146,11 @@ def check_functions(name, code, report):
             start = number
         elif line == "}" and start is not None:
             if number - start - 1 > FUNCTION_LINES_MAX:
-                report.say(name, start, f"function of {number - start - 1} lines, at most {FUNCTION_LINES_MAX}")
+                report.say(
+                    name,
+                    start,
+                    f"function of {number - start - 1} lines, at most {FUNCTION_LINES_MAX}",
+                )
             start = None
 
 
@@ -141,7 +163,9 @@ def check_includes(name, text, report):
             continue
         header = match.group(1)
         if not (ROOT / "src" / header).is_file():
-            report.say(name, number, f"no such header in src: {header} (write it as \"folder/name.h\")")
+            report.say(
+                name, number, f'no such header in src: {header} (write it as "folder/name.h")'
+            )
             continue
         target = header.split("/")[0]
         if folder is None:
@@ -150,8 +174,11 @@ def check_includes(name, text, report):
             report.say(name, number, f"folder {folder} has no rule in tools/check-tree.py")
             return
         else:
-            allowed = (target == folder or target in MAY_INCLUDE[folder]
-                       or header in MAY_INCLUDE_FILES.get(folder, ()))
+            allowed = (
+                target == folder
+                or target in MAY_INCLUDE[folder]
+                or header in MAY_INCLUDE_FILES.get(folder, ())
+            )
         if not allowed:
             report.say(name, number, f"{folder or 'main'} may not include {header}")
 
@@ -183,7 +210,9 @@ def check_c(name, text, report):
 
 
 def check_format(names, report):
-    result = subprocess.run(["clang-format", "--dry-run", "-Werror", *names], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(
+        ["clang-format", "--dry-run", "-Werror", *names], cwd=ROOT, capture_output=True, text=True
+    )
     for line in result.stderr.split("\n"):
         match = re.match(r"(.*?):(\d+):\d+: error: ", line)
         if match:
@@ -194,7 +223,9 @@ def check_format(names, report):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--format", action="store_true", help="also check the format of all C files")
+    parser.add_argument(
+        "--format", action="store_true", help="also check the format of all C files"
+    )
     options = parser.parse_args()
     report = Report()
     c_files = []

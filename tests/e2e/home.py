@@ -1,7 +1,8 @@
-"""A moat of its own for a test: directories, daemon, and a look at everything that could be left of it."""
+"""A moat of its own for a test, and a look at everything that could be left of it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -28,7 +29,9 @@ class Home:
         self.env = {**os.environ, "MOAT_HOME": str(self.dir)}
         (self.dir / "config.yaml").write_text(config or "idle_exit: 0\n")
 
-    def run(self, *args: str, timeout: float = 180, **more: Any) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *args: str, timeout: float = 180, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         if "input" not in more:
             more.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(
@@ -130,10 +133,8 @@ class Home:
 
 
 def kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 class Wire:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from home import TINY, Home
 
 RECIPES = Path(__file__).parents[2] / "share" / "recipes"
@@ -43,7 +42,10 @@ def test_commands(lone: Home) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
     assert lone.ok("exec", lone.sandbox, "--", "id", "-un") == "user"
     assert lone.ok("exec", "-u", "root", lone.sandbox, "--", "id", "-un") == "root"
-    assert lone.ok("exec", "-w", "/etc", "-e", "A=b c", lone.sandbox, "--", "sh", "-c", "pwd; echo $A") == "/etc\nb c"
+    assert (
+        lone.ok("exec", "-w", "/etc", "-e", "A=b c", lone.sandbox, "--", "sh", "-c", "pwd; echo $A")
+        == "/etc\nb c"
+    )
     assert lone.ok("exec", "-i", lone.sandbox, "--", "cat", input="in\n") == "in"
     assert lone.run("exec", "--timeout", "2", lone.sandbox, "--", "sleep", "60").returncode == 124
     assert lone.run("exec", lone.sandbox, "--", "no-such-program").returncode == 127

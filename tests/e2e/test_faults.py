@@ -1,4 +1,4 @@
-"""SIGKILL of the client, the daemon or QEMU at any instant leaves nothing that the next start does not remove."""
+"""SIGKILL of client, daemon or QEMU at any instant: nothing is left after the next start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import random
 import time
 
 import pytest
-
 from home import TINY, Home, kill
 
 RUNS_WHILE_MAKING = int(os.environ.get("MOAT_FAULT_RUNS", "150"))
@@ -50,7 +49,7 @@ def test_kill_while_making(faulty: Home) -> None:
         time.sleep(instant(rng))
         victim = strike(faulty, rng, client.pid)
         if victim == "qemu" and rng.random() < 0.9:
-            # It may have been too early for QEMU; whoever is left is killed too, so that the run ends.
+            # It may have been too early for QEMU; the daemon is killed too, so that the run ends.
             time.sleep(rng.uniform(0, 0.1))
             faulty.kill_daemon()
         elif victim == "qemu":

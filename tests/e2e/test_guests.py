@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
 from home import Home, kill
 
 AGENT_PORT = "/dev/virtio-ports/org.qemu.guest_agent.0"
@@ -25,7 +24,16 @@ def victim(images: None) -> Iterator[Home]:
 
 def in_guest(home: Home, script: str) -> None:
     """Starts a script that outlives its exec, as root."""
-    home.ok("exec", "-u", "root", home.sandbox, "--", "sh", "-c", f"setsid sh -c '{script}' >/dev/null 2>&1 &")
+    home.ok(
+        "exec",
+        "-u",
+        "root",
+        home.sandbox,
+        "--",
+        "sh",
+        "-c",
+        f"setsid sh -c '{script}' >/dev/null 2>&1 &",
+    )
 
 
 def test_runner_killed_is_replaced(victim: Home) -> None:
@@ -36,7 +44,11 @@ def test_runner_killed_is_replaced(victim: Home) -> None:
 
 
 def test_silent_agent_times_out(victim: Home) -> None:
-    in_guest(victim, "mv /usr/sbin/qemu-ga /gone 2>/dev/null; mv /usr/bin/qemu-ga /gone; killall -9 qemu-ga moat-guest")
+    in_guest(
+        victim,
+        "mv /usr/sbin/qemu-ga /gone 2>/dev/null; mv /usr/bin/qemu-ga /gone; "
+        "killall -9 qemu-ga moat-guest",
+    )
     time.sleep(1)
     said = victim.fails("exec", victim.sandbox, "--", "true", timeout=90)
     assert "guest agent" in said
@@ -47,7 +59,7 @@ def test_silent_agent_times_out(victim: Home) -> None:
 
 @pytest.mark.parametrize(
     "rubbish",
-    ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes {\\\"return\\\":{}}"],
+    ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", 'yes {\\"return\\":{}}'],
 )
 def test_agent_that_talks_rubbish(victim: Home, rubbish: str) -> None:
     before = resident_kb(victim)
@@ -100,7 +112,19 @@ def test_killed_qemu_is_named(victim: Home) -> None:
 
 
 def test_console_cannot_fill_the_disk(victim: Home) -> None:
-    victim.run("exec", "--timeout", "20", "-u", "root", victim.sandbox, "--", "sh", "-c", "yes flood > /dev/ttyS0", timeout=60)
+    victim.run(
+        "exec",
+        "--timeout",
+        "20",
+        "-u",
+        "root",
+        victim.sandbox,
+        "--",
+        "sh",
+        "-c",
+        "yes flood > /dev/ttyS0",
+        timeout=60,
+    )
     logs = (victim.dir / "state" / "sandboxes" / victim.sandbox).glob("*.log*")
     assert sum(p.stat().st_size for p in logs) <= 4 * 8 * 1024 * 1024
 
