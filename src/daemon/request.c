@@ -265,8 +265,8 @@ static int request_new(
 }
 
 /* Refusals of one request: the connection goes on. */
-static int fill_request(struct request *rq, const char *op, const char *input, json_t *args,
-	struct bytes blob, struct err *e)
+static int fill_request(
+	struct request *rq, const char *op, const char *input, struct bytes blob, struct err *e)
 {
 	char safe[64];
 
@@ -275,7 +275,6 @@ static int fill_request(struct request *rq, const char *op, const char *input, j
 		str_escape(op, strlen(op), safe, sizeof(safe));
 		return err_set(e, ERR_INVALID, "no operation \"%s\"", safe);
 	}
-	rq->args = args ? json_incref(args) : json_object();
 	if (!json_is_object(rq->args))
 		return err_set(e, ERR_INVALID, "args is not an object");
 	if (parse_input(input, rq->handler, &rq->input, e) < 0 || put_first_input(rq, blob, e) < 0)
@@ -315,7 +314,10 @@ int request_start(struct session *s, json_t *msg, struct bytes blob, struct err 
 		s->requests = rq;
 		s->n_requests++;
 	}
-	if (fill_request(rq, op, input, args, blob, e) < 0) {
+	/* The request's alone: two threads would take it apart otherwise. */
+	rq->args = args ? json_incref(args) : json_object();
+	json_object_del(msg, "args");
+	if (fill_request(rq, op, input, blob, e) < 0) {
 		answer(rq, NULL, e);
 		session_request_ended(s, rq);
 		request_free(rq);
