@@ -12,7 +12,7 @@
 
 #include "runner/pty.h"
 #include "runner/supervise.h"
-#include "runner/tree.h"
+#include "util/tree.h"
 
 enum {
 	KILL_GRACE_MS = 4000,  /* then answer, even if something in the guest will not die */

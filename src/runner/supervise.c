@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "runner/command.h"
-#include "runner/tree.h"
+#include "util/tree.h"
 
 enum { REPORT_FD = 3, ORDERS_FD = 4, FIRST_OTHER_FD = 5 };
 

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "util/killtree.h"
+#include "util/tree.h"
 
 enum { NOBODY = 65534 };
 
@@ -121,7 +121,9 @@ static int reap_until(pid_t command)
 	return -1;
 }
 
-static int watch(pid_t command, int lifeline, int sigfd)
+/* *command becomes 0 when it has ended by itself: its number may be somebody else's from then on.
+ */
+static int watch(pid_t *command, int lifeline, int sigfd)
 {
 	for (;;) {
 		struct pollfd fds[] = {
@@ -132,9 +134,11 @@ static int watch(pid_t command, int lifeline, int sigfd)
 		if (poll(fds, 2, -1) < 0 && errno != EINTR)
 			return fail("poll");
 		if (fds[1].revents && read(sigfd, &info, sizeof(info)) > 0)
-			code = reap_until(command);
-		if (code >= 0)
+			code = reap_until(*command);
+		if (code >= 0) {
+			*command = 0;
 			return code;
+		}
 		if (fds[0].revents)
 			return 128 + SIGKILL;
 	}
@@ -177,8 +181,8 @@ int guard_main(int argc, char **argv)
 	command = start_command(argv + at + 2, want_isolation, &old);
 	if (command < 0)
 		return fail("fork");
-	code = watch(command, lifeline, sigfd);
-	killtree_below_self();
+	code = watch(&command, lifeline, sigfd);
+	tree_end(command);
 	/* Without exit handlers: with its pid namespace ended, this process cannot start the thread
 	 * that a leak checker wants, and the command's code would be lost. */
 	_exit(code);

@@ -1,4 +1,4 @@
-#include "runner/tree.h"
+#include "util/tree.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -84,8 +84,10 @@ int tree_end(pid_t command)
 	int status, ended = SIGKILL;
 	pid_t pid;
 
-	kill(-command, SIGKILL);
-	kill(command, SIGKILL);
+	if (command > 0) {
+		kill(-command, SIGKILL);
+		kill(command, SIGKILL);
+	}
 	for (;;) {
 		kill_children();
 		/* The orphans of whoever dies now come to us for the next round. */
