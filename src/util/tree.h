@@ -8,9 +8,8 @@
 #include <sys/types.h>
 
 /*
- * For a subreaper: SIGKILLs and reaps until no
- * child is left. Returns the wait status of the child `command` (0: it has been reaped already), or
- * that of a SIGKILL if it was reaped before.
+ * For a subreaper: SIGKILLs and reaps until no child is left. Returns the wait status of the child
+ * `command`, or that of a SIGKILL if it is 0, which says that it was reaped before.
  */
 int tree_end(pid_t command);
 
