@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A daemon that does what the real one never does, so that the command line can be seen to bear it.
 
-The real daemon keeps to docs/protocol.md and hands on no name that leads out of its directory, whatever the guest says; it is
-of the same version as the command line; and it answers what it was asked. This one does not. All else is tested with the real one.
+The real daemon keeps to docs/protocol.md and hands on no name that leads out of its directory,
+whatever the guest says; it is of the same version as the command line; and it answers what it was
+asked. This one does not. All else is tested with the real one.
 
 usage: rogue-daemon.py SOCKET LOG [--protocol N | --refuse N]
 """
@@ -16,10 +17,12 @@ import threading
 
 SOCKET, LOG = sys.argv[1:3]
 PROTOCOL = int(sys.argv[4]) if sys.argv[3:4] == ["--protocol"] else 1
-REFUSE = int(sys.argv[4]) if sys.argv[3:4] == ["--refuse"] else 0  # connections closed before hello
+# So many connections are closed before hello.
+REFUSE = int(sys.argv[4]) if sys.argv[3:4] == ["--refuse"] else 0
 EISDIR = 21
 
-# A guest's directory with names that lead elsewhere, a link and then a directory of the same name, and more.
+# A guest's directory with names that lead elsewhere, a link and then a directory of the same name,
+# and more.
 HOSTILE = [
     {"name": "../escaped", "type": "file", "mode": 0o644, "size": 4},
     {"name": "..", "type": "dir", "mode": 0o755, "size": 0},
@@ -78,8 +81,8 @@ class Session:
     def run(self):
         try:
             hello = self.receive()
-            self.conn.sendall(packed({"type": "hello", "protocol": PROTOCOL, "version": "9.9", "pid": os.getpid(),
-                                      "window": 1 << 20}))
+            mine = {"protocol": PROTOCOL, "version": "9.9", "pid": os.getpid(), "window": 1 << 20}
+            self.conn.sendall(packed({"type": "hello", **mine}))
             while hello["protocol"] == PROTOCOL and self.serve(self.receive()):
                 pass
         except (EOFError, ConnectionError):
@@ -95,34 +98,35 @@ class Session:
         breach = BREACHES.get(args.get("sandbox"))
         if breach is not None:
             if op == "exec":
-                self.conn.sendall(packed({"type": "data", "id": rid, "stream": "stdout"}, b"so far\n"))
+                self.send("data", rid, b"so far\n", stream="stdout")
             self.conn.sendall(breach)
             return False
         getattr(self, "op_" + op)(rid, args)
         return True
 
-    def result(self, rid, value):
-        self.conn.sendall(packed({"type": "result", "id": rid, "result": value}))
+    def send(self, kind, rid, blob=b"", **members):
+        self.conn.sendall(packed({"type": kind, "id": rid, **members}, blob))
 
     def op_ls(self, rid, args):
-        self.result(rid, {"sandboxes": [{"id": "abcd1234", "state": "esc\x1b[2J", "vms": 7, "labels": [], "age": "old"}]})
+        wrong = {"state": "esc\x1b[2J", "vms": 7, "labels": [], "age": "old"}
+        self.send("result", rid, result={"sandboxes": [{"id": "abcd1234", **wrong}]})
 
     def op_up(self, rid, args):
         """Says something rude, and nothing more until it is told to stop."""
-        self.conn.sendall(packed({"type": "progress", "id": rid, "text": "booting \x1b[31m", "done": 9, "total": 1}))
+        self.send("progress", rid, text="booting \x1b[31m", done=9, total=1)
         while self.receive()["type"] != "cancel":
             pass
         with open(LOG, "a") as log:
             log.write("cancelled\n")
-        self.conn.sendall(packed({"type": "error", "id": rid, "error": {"kind": "cancelled", "message": "cancelled"}}))
+        self.send("error", rid, error={"kind": "cancelled", "message": "cancelled"})
 
     def op_read(self, rid, args):
         if "/" not in args["path"]:
-            self.conn.sendall(packed({"type": "error", "id": rid, "error": {
-                "kind": "is_directory", "message": "is a directory", "errno": EISDIR}}))
+            error = {"kind": "is_directory", "message": "is a directory", "errno": EISDIR}
+            self.send("error", rid, error=error)
             return
-        self.conn.sendall(packed({"type": "data", "id": rid, "stream": "body"}, b"evil"))
-        self.result(rid, {"size": 4, "mode": 0o4755})
+        self.send("data", rid, b"evil", stream="body")
+        self.send("result", rid, result={"size": 4, "mode": 0o4755})
 
     def op_list(self, rid, args):
         if args["path"].startswith("nul"):
@@ -131,10 +135,10 @@ class Session:
             entries = [{"name": "d", "type": "dir", "mode": 0o755, "size": 0}]
         else:
             entries = HOSTILE
-        self.result(rid, {"entries": entries})
+        self.send("result", rid, result={"entries": entries})
 
     def op_shutdown(self, rid, args):
-        self.result(rid, {})
+        self.send("result", rid, result={})
         os._exit(0)
 
 
