@@ -200,6 +200,8 @@ static int make_parents(const char *path)
 	char prefix[4096];
 
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		if (!slash[strspn(slash, "/")])
+			break; /* only trailing slashes: what is before them is the path itself */
 		memcpy(prefix, path, (size_t)(slash - path));
 		prefix[slash - path] = 0;
 		if (mkdir(prefix, MODE_DIRECTORY) < 0 && errno != EEXIST)

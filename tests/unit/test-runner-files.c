@@ -268,6 +268,8 @@ static void test_mkdir_symlink(void)
 	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "/etc/passwd"}) == EEXIST);
 	OK(fails((struct job){.msg = {.type = WIRE_MKDIR, .mode = 01777}, .path = "e"}) == 0);
 	OK(stat_of("e").st_mode == (S_IFDIR | 01777));
+	OK(fails((struct job){.msg = {.type = WIRE_MKDIR, .mode = 0700}, .path = "g/"}) == 0);
+	OK(stat_of("g").st_mode == (S_IFDIR | 0700));
 	OK(fails((struct job){.msg = {.type = WIRE_MKDIR}, .path = "f", .user = "nobody"}) ==
 		EACCES);
 	OK(fails((struct job){.msg = {.type = WIRE_SYMLINK}, .path = "d", .target = "x"}) ==
