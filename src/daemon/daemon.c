@@ -222,7 +222,7 @@ static void drain(struct daemon *d)
 			break;
 		}
 	}
-	removal_run(d, any, NULL);
+	removal_run(d, any, NULL, &e);
 }
 
 static int find_parts(struct daemon *d, struct err *e)

@@ -235,7 +235,6 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 	struct choice choice = {.ids = ids, .met = met};
 	const char *id;
 	int all = 0;
-	unsigned failed;
 
 	if (json_get(rq->args, "args", e, "{s?o, s?b, s?o}", "sandboxes", &prefixes, "all", &all,
 		    "labels", &choice.labels) < 0)
@@ -247,11 +246,8 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "args: say which: sandboxes, labels or all");
 	if (resolve_all(rq->daemon, prefixes, ids, e) < 0)
 		return -1;
-	failed = removal_run(rq->daemon, chosen, &choice);
-	if (failed)
-		return err_set(e, ERR_BACKEND,
-			"%u sandboxes could not be removed; see the daemon's log, then moat gc",
-			failed);
+	if (removal_run(rq->daemon, chosen, &choice, e) < 0)
+		return err_wrap(e, "not everything could be removed; moat gc will try again");
 	/* What was meant is gone, even if its maker or somebody else removed it for us. */
 	if (!prefixes)
 		json_object_foreach(met, id, ignored) json_array_append_new(ids, json_string(id));

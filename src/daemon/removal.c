@@ -48,20 +48,22 @@ static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 			return;
 }
 
-unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg)
+int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
 {
 	struct sandbox *sb;
 	struct box *box = NULL;
-	unsigned failed = 0;
-	struct err e;
+	struct err why;
+	int rc = 0;
 
 	wait_for_makers(d, fits, arg);
 	while ((sb = registry_start_removal(d->registry, fits, arg, &box))) {
 		unsigned ram_mb = sb->ram_mb;
 
-		if (remove_one(d, sb, box, &e) < 0) {
-			log_err(NULL, LOG_ERROR, &e, "cannot remove sandbox %s", sb->id);
-			failed++;
+		if (remove_one(d, sb, box, &why) < 0) {
+			log_err(NULL, LOG_ERROR, &why, "cannot remove all of sandbox %s", sb->id);
+			if (rc == 0)
+				*e = why;
+			rc = -1;
 		}
 		/* What did not go is in the journal, where gc finds it; the registry's job is done.
 		 */
@@ -69,7 +71,7 @@ unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg)
 		admission_leave(d->admission, ram_mb);
 	}
 	wait_for_removers(d, fits, arg);
-	return failed;
+	return rc;
 }
 
 struct reclaim {

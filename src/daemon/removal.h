@@ -5,9 +5,10 @@
 
 /*
  * Removes every sandbox that fits: cancels what runs in it, waits for that, destroys it. Those that
- * are still being made are cancelled and waited for. Returns the number that could not be removed.
+ * are still being made are cancelled and waited for. Tries all, logs each failure, and returns the
+ * first.
  */
-unsigned removal_run(struct daemon *d, sandbox_filter fits, void *arg);
+int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e);
 
 /*
  * Removes what the journal knows of sandboxes that are not in the registry, and what drivers find

@@ -240,7 +240,7 @@ static void *session_main(void *arg)
 	}
 	end_requests(s);
 	shutdown(s->fd, SHUT_RDWR);
-	removal_run(s->daemon, leased, s);
+	removal_run(s->daemon, leased, s, &e);
 	delist(s);
 	session_free(s);
 	return NULL;
