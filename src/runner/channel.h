@@ -28,6 +28,7 @@ struct watch {
 
 struct runner;
 struct channel;
+struct supervisor;
 
 struct channel_ops {
 	/* The line has room and the channel has credit: send one piece. True: more is at hand. */
@@ -41,6 +42,9 @@ struct channel_ops {
 	void (*cancel)(struct channel *ch);  /* the answer comes soon */
 	void (*expired)(struct channel *ch); /* the deadline has passed; it is cleared */
 	void (*release)(struct channel *ch); /* close and end everything, say nothing */
+	/* After the answer was sent: what release does, for those that leave it until then. May be
+	 * NULL. */
+	void (*bury)(struct channel *ch);
 };
 
 struct channel {
@@ -72,6 +76,9 @@ struct runner {
 	struct channel *graves; /* freed when no event can refer to them any more */
 	struct sink sink[SINKS_MAX];
 	unsigned next_sink;
+	struct supervisor *idle, *retired; /* supervise.h */
+	unsigned n_idle;
+	uint64_t refill_at; /* when another is to be made; 0: not now */
 	bool leaving;
 };
 
@@ -87,7 +94,7 @@ struct channel *channel_find(struct runner *r, uint32_t id);
 void channel_want_turn(struct channel *ch);
 /* Bytes from the host have gone where they should; flush: say so now. */
 void channel_consume(struct channel *ch, size_t n, bool flush);
-/* After release, or when nothing is left to release. */
+/* After release, when nothing is left to release, or when ops->bury is to do it. */
 void channel_close(struct channel *ch);
 void channels_abandon(struct runner *r);
 

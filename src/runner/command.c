@@ -1,93 +1,81 @@
 #include "runner/command.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "runner/orders.h"
 
 enum {
 	STRINGS_BIG = 1024 * 1024,
 	STACK_FOR_BIG = 32 * 1024 * 1024,
 };
 
-static struct rlimit files_limit;
-static bool have_files_limit;
-
-void supervise_keep_limits(void)
+static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
 {
-	have_files_limit = getrlimit(RLIMIT_NOFILE, &files_limit) == 0;
-}
-
-void supervise_close_from(unsigned first)
-{
-#ifdef SYS_close_range
-	if (syscall(SYS_close_range, first, ~0U, 0) == 0)
-		return;
-#endif
-	for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; fd++)
-		close((int)fd);
-}
-
-static _Noreturn void give_up(int report_fd, int kind, int error)
-{
-	report(report_fd, kind, error);
+	job->state.error = error;
+	job->state.stage = stage;
 	_exit(127);
 }
 
-/* Handlers end with execve; what the runner ignores would not. */
-static void default_signals(void)
+static void get_ready(const struct command *c)
 {
-	static const int ignored[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
-	sigset_t none;
-
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-		signal(ignored[i], SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != c->supervisor)
+		_exit(127);
+	c->job->state.pid = getpid();
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* before early_signal is looked at */
+	setsid();
+	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
+		give_up(c->job, JOB_NO_EXEC, errno);
 }
 
-/* The runner is exempt from the out-of-memory killer; commands are not. */
-static void allow_oom_kill(void)
+static void take_input(struct job *job, int in)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd >= 0) {
-		if (write(fd, "0", 1) < 0)
-			errno = 0; /* not root: then nothing was changed either */
-		close(fd);
-	}
+	if (job->tty)
+		ioctl(in, TIOCSCTTY, 0);
+	if ((in >= 0 && dup2(in, 0) < 0) || (job->tty && (dup2(in, 1) < 0 || dup2(in, 2) < 0)))
+		give_up(job, JOB_NO_EXEC, errno);
 }
 
-static void set_limits(const struct launch *l)
+/* The kernel gives arguments and environment a quarter of the stack, 6 MiB at most. */
+static void make_room_for_strings(const struct job *job)
 {
 	struct rlimit stack;
 
-	if (have_files_limit)
-		setrlimit(RLIMIT_NOFILE, &files_limit);
-	/* The kernel gives arguments and environment a quarter of the stack, 6 MiB at most. */
-	if (l->strings > STRINGS_BIG && getrlimit(RLIMIT_STACK, &stack) == 0 &&
-		stack.rlim_cur != RLIM_INFINITY && stack.rlim_cur < STACK_FOR_BIG) {
-		stack.rlim_cur =
-			stack.rlim_max < STACK_FOR_BIG ? stack.rlim_max : (rlim_t)STACK_FOR_BIG;
-		setrlimit(RLIMIT_STACK, &stack);
-	}
+	if (job->strings <= STRINGS_BIG || getrlimit(RLIMIT_STACK, &stack) < 0 ||
+		stack.rlim_cur == RLIM_INFINITY || stack.rlim_cur >= STACK_FOR_BIG)
+		return;
+	stack.rlim_cur = stack.rlim_max < STACK_FOR_BIG ? stack.rlim_max : (rlim_t)STACK_FOR_BIG;
+	setrlimit(RLIMIT_STACK, &stack);
 }
 
-static int enter(const struct launch *l)
+static int enter(const struct job *job)
 {
 	char path[4096];
 	int error;
 
-	if (!l->cwd[0])
-		return chdir(l->user->home) == 0 || chdir("/") == 0 ? 0 : errno;
-	error = user_path(l->user, "", l->cwd, path, sizeof(path));
+	if (!job->cwd[0])
+		return chdir(job->user.home) == 0 || chdir("/") == 0 ? 0 : errno;
+	error = user_path(&job->user, "", job->cwd, path, sizeof(path));
 	if (error)
 		return error;
 	return chdir(path) < 0 ? errno : 0;
+}
+
+static void free_signals(const struct job *job)
+{
+	sigset_t none;
+
+	if (job->state.early_signal)
+		kill(getpid(), job->state.early_signal);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static const char *path_of(char *const *env)
@@ -124,22 +112,24 @@ static int execute(char *const *argv, char *const *env)
 	}
 }
 
-_Noreturn void command_run(const struct launch *l, int report_fd)
+_Noreturn void command_run(const struct command *c)
 {
-	int error;
+	struct job *job = c->job;
+	int error, in;
 
-	setsid();
-	report(report_fd, REPORT_STARTED, getpid());
-	if (l->tty)
-		ioctl(STDIN_FILENO, TIOCSCTTY, 0);
-	default_signals();
-	allow_oom_kill();
-	set_limits(l);
-	error = user_become(l->user);
+	get_ready(c);
+	if (order_receive(c->socket, ORDER_START, &in, 1) < 0)
+		_exit(127); /* the runner wants no command, or is gone */
+	job->state.started = 1;
+	take_input(job, in);
+	make_room_for_strings(job);
+	error = user_become(&job->user);
 	if (error)
-		give_up(report_fd, REPORT_NO_USER, error);
-	error = enter(l);
+		give_up(job, JOB_NO_USER, error);
+	error = enter(job);
 	if (error)
-		give_up(report_fd, REPORT_NO_CWD, error);
-	give_up(report_fd, REPORT_NO_EXEC, execute(l->argv, l->env));
+		give_up(job, JOB_NO_CWD, error);
+	prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+	free_signals(job);
+	give_up(job, JOB_NO_EXEC, execute(job->argv, job->env));
 }

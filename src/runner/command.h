@@ -1,8 +1,24 @@
-/* command.h - the last steps of a new process before it becomes the command. */
+/* command.h - a process that waits for an order, and then becomes the command. */
 #pragma once
 
-#include "runner/supervise.h"
+#include <sys/types.h>
 
-/* Its fds 0 to 2 are in place. Reports its pid, and why if it cannot. Runs in its parent's memory
- * (vfork): changes nothing there that the parent still needs. */
-_Noreturn void command_run(const struct launch *l, int report_fd);
+#include "runner/job.h"
+
+struct command {
+	struct job *job;
+	pid_t supervisor; /* its parent, without which it must not run */
+	int socket;       /* for the runner's order */
+	int out, err;
+};
+
+/*
+ * Everything that does not depend on what the command is happens before the order: session, stdout,
+ * stderr. The order comes with its stdin, if it is to have another than the supervisor's, or with
+ * its terminal.
+ *
+ * Writes into the job why, if it fails. May run in its parent's memory: it allocates nothing and
+ * leaves everything but the job and its stack alone. Wants all signals blocked, so that one sent
+ * too early is there when the command is.
+ */
+_Noreturn void command_run(const struct command *c);

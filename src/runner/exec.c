@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "runner/pty.h"
-#include "runner/supervise.h"
 #include "util/tree.h"
 
 enum {
@@ -35,10 +34,9 @@ static void exec_release(struct channel *ch)
 {
 	struct exec *x = (struct exec *)ch;
 
-	if (x->orders >= 0)
-		close(x->orders);
-	x->orders = -1;
-	watch_close(ch->runner, &x->reports);
+	if (x->supervisor)
+		supervise_drop(x->supervisor);
+	x->supervisor = NULL;
 	input_close(&x->in);
 	for (int i = 0; i < 2; i++) {
 		watch_close(ch->runner, &x->out[i].watch);
@@ -46,7 +44,20 @@ static void exec_release(struct channel *ch)
 	}
 }
 
-/* The answer. Pipes that background processes hold are emptied for them from now on. */
+/* Pipes that background processes hold are emptied for them from now on. */
+static void exec_bury(struct channel *ch)
+{
+	struct exec *x = (struct exec *)ch;
+
+	if (x->supervisor)
+		supervise_return(x->supervisor, x->alone);
+	x->supervisor = NULL;
+	for (int i = 0; i < 2 && !x->tty && !x->alone; i++)
+		watch_sink(ch->runner, &x->out[i].watch);
+	exec_release(ch);
+}
+
+/* The answer. The rest can wait until it is sent. */
 static void finish(struct exec *x)
 {
 	struct wire_msg m = {.type = WIRE_EXIT,
@@ -62,9 +73,6 @@ static void finish(struct exec *x)
 		x->how == WIRE_NO_USER  ? x->user
 		: x->how == WIRE_NO_CWD ? x->cwd
 					: x->command);
-	for (int i = 0; i < 2 && !x->tty; i++)
-		watch_sink(x->ch.runner, &x->out[i].watch);
-	exec_release(&x->ch);
 	channel_close(&x->ch);
 }
 
@@ -186,6 +194,8 @@ static void stream_ready(struct watch *w, uint32_t events)
 	struct stream *s = (struct stream *)w;
 
 	(void)events;
+	if (s->exec->ch.closed)
+		return;
 	if (s->exec->capture) {
 		keep_some(s, SIZE_MAX);
 		return;
@@ -212,7 +222,6 @@ static void command_ended(struct exec *x)
 		return;
 	x->ended = true;
 	x->ch.deadline = 0;
-	watch_close(x->ch.runner, &x->reports);
 	for (int i = 0; i < 2 && !x->cancelled; i++) {
 		struct stream *s = &x->out[i];
 
@@ -221,17 +230,20 @@ static void command_ended(struct exec *x)
 			continue;
 		ring_trim(&s->tail);
 	}
-	update_watches(x);
-	if (x->cancelled || !has_more(x))
+	if (x->cancelled || !has_more(x)) {
 		finish(x);
-	else
-		channel_want_turn(&x->ch);
+		return;
+	}
+	update_watches(x);
+	channel_want_turn(&x->ch);
 }
 
 /* The supervisor has been killed: what is left of the command's session must go as well. */
 static void lost_supervisor(struct exec *x)
 {
-	tree_kill_session(x->pid);
+	tree_kill_session(x->supervisor->job->state.pid);
+	supervise_drop(x->supervisor);
+	x->supervisor = NULL;
 	if (x->how == WIRE_EXITED) {
 		x->how = WIRE_SIGNALED;
 		x->code = SIGKILL;
@@ -239,54 +251,51 @@ static void lost_supervisor(struct exec *x)
 	command_ended(x);
 }
 
-static void one_report(struct exec *x, const struct report *report)
+static void take_report(struct exec *x, const struct report *report)
 {
-	switch (report->kind) {
-	case REPORT_STARTED:
-		x->pid = report->value;
-		break;
-	case REPORT_NO_USER:
-	case REPORT_NO_CWD:
-	case REPORT_NO_EXEC:
-		x->how = (uint8_t)(WIRE_NO_USER + (report->kind - REPORT_NO_USER));
+	if (report->stage != JOB_RUNS) {
+		x->how = (uint8_t)(WIRE_NO_USER + (report->stage - JOB_NO_USER));
 		x->code = (uint32_t)report->value;
-		break;
-	case REPORT_ENDED:
-		if (x->how == WIRE_EXITED) {
-			x->how = WIFSIGNALED(report->value) ? WIRE_SIGNALED : WIRE_EXITED;
-			x->code =
-				(uint32_t)(WIFSIGNALED(report->value) ? WTERMSIG(report->value)
-								      : WEXITSTATUS(report->value));
-		}
-		command_ended(x);
-		break;
+	} else if (WIFSIGNALED(report->value)) {
+		x->how = WIRE_SIGNALED;
+		x->code = (uint32_t)WTERMSIG(report->value);
+	} else {
+		x->code = (uint32_t)WEXITSTATUS(report->value);
 	}
+	x->alone = report->alone;
+	command_ended(x);
 }
 
-static void read_reports(struct exec *x)
+static void read_report(struct exec *x)
 {
-	struct report reports[4];
-	ssize_t n = -1;
+	struct report report;
+	int got = supervise_report(x->supervisor, &report);
 
-	while (!x->ended && (n = read(x->reports.fd, reports, sizeof(reports))) > 0)
-		for (size_t i = 0; i < (size_t)n / sizeof(reports[0]) && !x->ended; i++)
-			one_report(x, &reports[i]);
-	if (!x->ended && n == 0)
+	if (got > 0)
+		take_report(x, &report);
+	else if (got < 0)
 		lost_supervisor(x);
 }
 
-static void reports_ready(struct watch *w, uint32_t events)
+static void supervisor_news(void *arg)
 {
-	(void)events;
-	read_reports((struct exec *)((char *)w - offsetof(struct exec, reports)));
+	struct exec *x = arg;
+
+	if (!x->ended) {
+		read_report(x);
+		return;
+	}
+	/* It has reported and left, and there is still output to send. */
+	supervise_drop(x->supervisor);
+	x->supervisor = NULL;
 }
 
 static void kill_all(struct exec *x)
 {
-	if (x->orders < 0)
+	if (x->killing)
 		return;
-	close(x->orders);
-	x->orders = -1;
+	x->killing = true;
+	supervise_end_all(x->supervisor);
 	x->ch.deadline = clock_ms() + KILL_GRACE_MS;
 }
 
@@ -294,10 +303,10 @@ static void exec_expired(struct channel *ch)
 {
 	struct exec *x = (struct exec *)ch;
 
-	read_reports(x); /* it may have ended just in time */
-	if (ch->closed || x->ended)
+	read_report(x); /* it may have ended just in time */
+	if (x->ended)
 		return;
-	if (x->orders < 0) {
+	if (x->killing) {
 		lost_supervisor(x); /* or one that cannot finish */
 		return;
 	}
@@ -319,15 +328,17 @@ static void exec_cancel(struct channel *ch)
 static void exec_signal(struct channel *ch, uint32_t number)
 {
 	struct exec *x = (struct exec *)ch;
-	uint8_t order = (uint8_t)number;
 	pid_t group = x->tty ? pty_foreground(x->in.watch.fd) : 0;
 
-	if (!number || number > SIGNAL_MAX || x->ended || x->orders < 0)
+	if (!number || number > SIGNAL_MAX || x->ended || x->killing)
+		return;
+	read_report(x); /* so that the process group is still the command's */
+	if (x->ended)
 		return;
 	if (group)
 		kill(-group, (int)number);
-	else if (write(x->orders, &order, 1) < 0)
-		return; /* the supervisor is gone: the answer is on its way */
+	else
+		supervise_signal(x->supervisor, (int)number);
 }
 
 static void exec_resize(struct channel *ch, uint16_t rows, uint16_t cols)
@@ -358,19 +369,20 @@ static const struct channel_ops exec_ops = {
 	.cancel = exec_cancel,
 	.expired = exec_expired,
 	.release = exec_release,
+	.bury = exec_bury,
 };
 
-static void stream_init(struct exec *x, int i, int fd, uint64_t max)
+static void stream_init(struct exec *x, int i, uint64_t max)
 {
 	x->out[i] = (struct stream){
-		.watch = {.fd = fd, .ready = stream_ready},
+		.watch = {.fd = -1, .ready = stream_ready},
 		.exec = x,
 		.number = i == 0 ? WIRE_STDOUT : WIRE_STDERR,
 	};
 	ring_init(&x->out[i].tail, max);
 }
 
-struct exec *exec_new(struct runner *r, const struct wire_msg *m, const struct exec_pipes *pipes)
+struct exec *exec_new(struct runner *r, const struct wire_msg *m)
 {
 	struct exec *x = (struct exec *)channel_new(r, m->id, sizeof(*x), &exec_ops);
 
@@ -378,19 +390,24 @@ struct exec *exec_new(struct runner *r, const struct wire_msg *m, const struct e
 		return NULL;
 	x->tty = m->flags & WIRE_EXEC_PTY;
 	x->capture = m->flags & WIRE_EXEC_CAPTURE;
-	x->orders = -1;
-	input_init(&x->in, &x->ch, pipes->in, x->tty);
-	stream_init(x, 0, pipes->out, m->max);
-	stream_init(x, 1, pipes->err, m->max);
+	input_init(&x->in, &x->ch, -1, x->tty);
+	stream_init(x, 0, m->max);
+	stream_init(x, 1, m->max);
 	if (m->timeout_ms)
 		x->ch.deadline = clock_ms() + m->timeout_ms;
 	return x;
 }
 
-void exec_attend(struct exec *x, int reports, int orders)
+int exec_run(struct exec *x, struct supervisor *s, int in, const struct exec_ends *ours)
 {
-	x->orders = orders;
-	x->reports = (struct watch){.fd = reports, .ready = reports_ready};
-	watch_set(x->ch.runner, &x->reports, EPOLLIN);
+	int error = supervise_start(s, in, supervisor_news, x);
+
+	if (error)
+		return error;
+	x->supervisor = s;
+	x->in.watch.fd = ours->in;
+	x->out[0].watch.fd = ours->out;
+	x->out[1].watch.fd = ours->err;
 	update_watches(x);
+	return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "runner/input.h"
 #include "runner/ring.h"
+#include "runner/supervise.h"
 
 struct stream {
 	struct watch watch; /* first, so that one gives the other */
@@ -18,11 +19,10 @@ struct exec {
 	struct channel ch;
 	struct stream out[2];
 	struct input in;
-	struct watch reports;
-	int orders;
-	pid_t pid;
+	struct supervisor *supervisor; /* NULL: it is lost */
 	bool capture, tty;
-	bool cancelled, timed_out, ended;
+	bool cancelled, timed_out, killing, ended;
+	bool alone; /* nobody is left who could write into the pipes */
 	uint8_t how;
 	uint32_t code;
 	char user[64], cwd[128], command[128]; /* for messages */
@@ -31,13 +31,15 @@ struct exec {
 /* Starts what an EXEC frame asks for, or answers why not. False: the frame makes no sense. */
 bool exec_start(struct runner *r, const struct wire_msg *m, const struct frame *f);
 
-/* The loop's ends of the pipes, all nonblocking; -1 where there is none. */
-struct exec_pipes {
+/* NULL: no room, errno says why. */
+struct exec *exec_new(struct runner *r, const struct wire_msg *m);
+/* The loop's ends of its stdio, all nonblocking; -1 where there is none. */
+struct exec_ends {
 	int in, out, err;
 };
-/* NULL: no room, errno says why. The command comes to life with exec_attend. */
-struct exec *exec_new(struct runner *r, const struct wire_msg *m, const struct exec_pipes *pipes);
-void exec_attend(struct exec *x, int reports, int orders);
+/* Starts the supervisor's job, with the given stdin or terminal, and takes the supervisor and our
+ * ends. 0 or an errno; then nothing has happened. */
+int exec_run(struct exec *x, struct supervisor *s, int in, const struct exec_ends *ours);
 
 /* what: the user, directory or command that a failure is about. */
 void exec_answer(struct runner *r, const struct wire_msg *m, const char *what);

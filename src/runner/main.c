@@ -9,7 +9,7 @@
 
 #include "runner/channel.h"
 #include "runner/settle.h"
-#include "runner/supervise.h"
+#include "runner/supervisor.h"
 
 static int usage(void)
 {
@@ -75,7 +75,7 @@ static void fill_stdio(void)
 	do
 		fd = open("/dev/null", O_RDWR);
 	while (fd >= 0 && fd <= 2);
-	supervise_close_from(3);
+	close_from(3);
 }
 
 int main(int argc, char **argv)

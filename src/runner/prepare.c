@@ -2,54 +2,49 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum {
-	BASE_MAX = 7,                /* entries that prepare_environment may add */
+	BASE_COUNT = 7,              /* variables that prepare_fill may add */
+	BASE_BYTES = 4096,           /* and room for them: struct user bounds its strings */
 	STRINGS_COUNT_MAX = 1 << 20, /* a pointer each, in a guest with little memory */
 };
 
-void prepare_free(struct prepared *p)
-{
-	free(p->argv);
-	free(p->base);
-}
-
 int prepare_parse(const struct wire_msg *m, const struct frame *f, struct prepared *ret)
 {
-	struct prepared p = {.strings = f->body_len};
+	struct prepared p = {.argc = m->count, .envc = m->count2};
 	const uint8_t *at = f->body;
 	size_t left = f->body_len;
-	uint32_t n = 0, total;
+	uint32_t n;
 
 	p.user = wire_next_string(&at, &left);
 	p.cwd = p.user ? wire_next_string(&at, &left) : NULL;
 	if (!p.cwd || !m->count || m->count > left || m->count2 > left)
 		return EINVAL;
-	total = m->count + m->count2;
-	if (total > STRINGS_COUNT_MAX)
+	if (m->count + m->count2 > STRINGS_COUNT_MAX)
 		return E2BIG;
-	p.argv = calloc((size_t)total + BASE_MAX + 2, sizeof(char *));
-	if (!p.argv)
-		return ENOMEM;
-	p.env = p.argv + m->count + 1;
-	for (; n < total; n++) {
-		/* execve does not change the strings, it is only declared that way */
-		char *s = (char *)(uintptr_t)wire_next_string(&at, &left);
-
-		if (!s)
-			break;
-		*(n < m->count ? &p.argv[n] : &p.env[n - m->count]) = s;
-	}
-	if (n < total || left) {
-		free(p.argv);
+	p.strings = at;
+	p.len = left;
+	for (n = 0; n < p.argc + p.envc; n++)
+		if (!wire_next_string(&at, &left))
+			return EINVAL;
+	if (left)
 		return EINVAL;
-	}
 	*ret = p;
 	return 0;
+}
+
+static size_t count_pointers(const struct prepared *p)
+{
+	return (size_t)p->argc + p->envc + BASE_COUNT + 2;
+}
+
+size_t prepare_size(const struct prepared *p)
+{
+	return sizeof(struct job) + count_pointers(p) * sizeof(char *) + strlen(p->cwd) + 1 +
+	       p->len + BASE_BYTES;
 }
 
 static bool is_given(char *const *env, const char *name, size_t len)
@@ -60,11 +55,12 @@ static bool is_given(char *const *env, const char *name, size_t len)
 	return false;
 }
 
-int prepare_environment(struct prepared *p, const struct user *u, bool tty)
+/* Adds to the n variables of env; the text goes to `to`. Returns how much that is. */
+static size_t add_base(char **env, size_t n, char *to, const struct user *u, bool tty)
 {
 	const struct {
 		const char *name, *value;
-	} base[BASE_MAX] = {
+	} base[BASE_COUNT] = {
 		{"PATH", BASE_PATH},
 		{"HOME", u->home},
 		{"USER", u->name},
@@ -73,28 +69,40 @@ int prepare_environment(struct prepared *p, const struct user *u, bool tty)
 		{"LANG", "C.UTF-8"},
 		{"TERM", tty ? "xterm" : ""},
 	};
-	size_t size = 0, n = 0, used = 0;
-	bool wanted[BASE_MAX];
+	size_t used = 0;
 
-	for (int i = 0; i < BASE_MAX; i++) {
-		size_t len = strlen(base[i].name);
+	for (int i = 0; i < BASE_COUNT; i++) {
+		size_t name = strlen(base[i].name), value = strlen(base[i].value);
+		char *s = to + used;
 
-		wanted[i] = base[i].value[0] && !is_given(p->env, base[i].name, len);
-		size += len + strlen(base[i].value) + 2;
-	}
-	p->base = malloc(size);
-	if (!p->base)
-		return ENOMEM;
-	while (p->env[n])
-		n++;
-	for (int i = 0; i < BASE_MAX; i++) {
-		if (!wanted[i])
+		if (!value || used + name + value + 2 > BASE_BYTES ||
+			is_given(env, base[i].name, name))
 			continue;
-		p->env[n++] = p->base + used;
-		used += (size_t)snprintf(
-				p->base + used, size - used, "%s=%s", base[i].name, base[i].value) +
-			1;
+		memcpy(s, base[i].name, name);
+		s[name] = '=';
+		memcpy(s + name + 1, base[i].value, value + 1);
+		used += name + value + 2;
+		env[n++] = s;
+		env[n] = NULL;
 	}
-	p->strings += used;
-	return 0;
+	return used;
+}
+
+void prepare_fill(const struct prepared *p, const struct user *u, bool tty, struct job *job)
+{
+	size_t cwd = strlen(p->cwd) + 1;
+	char *text = (char *)(job->rest + count_pointers(p));
+	char *at = text + cwd;
+
+	memcpy(text, p->cwd, cwd);
+	memcpy(at, p->strings, p->len);
+	job->cwd = text;
+	job->argv = job->rest;
+	job->env = job->argv + p->argc + 1;
+	for (uint32_t n = 0; n < p->argc + p->envc; n++, at += strlen(at) + 1)
+		*(n < p->argc ? &job->argv[n] : &job->env[n - p->argc]) = at;
+	job->argv[p->argc] = job->env[p->envc] = NULL;
+	job->strings = p->len + add_base(job->env, p->envc, at, u, tty);
+	job->user = *u;
+	job->tty = tty;
 }

@@ -1,20 +1,21 @@
-/* prepare.h - from the strings of an EXEC frame to what execve(2) wants. */
+/* prepare.h - from the strings of an EXEC frame to what execve(2) wants, written into a job. */
 #pragma once
 
 #include "guest/wire.h"
-#include "runner/users.h"
+#include "runner/job.h"
 
+/* Views into the frame. */
 struct prepared {
 	const char *user, *cwd;
-	char **argv, **env; /* one allocation, that of argv */
-	size_t strings;
-	char *base; /* memory of the entries that the host did not give */
+	uint32_t argc, envc;
+	const uint8_t *strings; /* argc + envc of them */
+	size_t len;
 };
 
-/* The views into the frame; argv and env have only what the host gave. 0 or an errno: EINVAL if the
- * frame makes no sense, E2BIG, ENOMEM. */
+/* 0 or an errno: EINVAL if the frame makes no sense, E2BIG. */
 int prepare_parse(const struct wire_msg *m, const struct frame *f, struct prepared *ret);
+/* How large a job must be to hold it. */
+size_t prepare_size(const struct prepared *p);
 /* Adds PATH, HOME, USER, LOGNAME, SHELL, LANG and, for a terminal, TERM, where the host has not
- * given them. 0 or ENOMEM. */
-int prepare_environment(struct prepared *p, const struct user *u, bool tty);
-void prepare_free(struct prepared *p);
+ * given them. */
+void prepare_fill(const struct prepared *p, const struct user *u, bool tty, struct job *job);

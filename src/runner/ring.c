@@ -11,10 +11,16 @@ enum {
 
 /* May go below zero: a ring's first piece is always granted. */
 static int64_t budget = 16 * 1024 * 1024;
+static size_t used;
 
 void ring_set_budget(size_t bytes)
 {
 	budget = (int64_t)bytes;
+}
+
+size_t ring_used(void)
+{
+	return used;
 }
 
 void ring_init(struct ring *r, uint64_t keep)
@@ -26,6 +32,7 @@ void ring_init(struct ring *r, uint64_t keep)
 void ring_free(struct ring *r)
 {
 	budget += (int64_t)r->cap;
+	used -= r->cap;
 	free(r->p);
 	*r = (struct ring){0};
 }
@@ -48,6 +55,7 @@ static void grow(struct ring *r)
 		return;
 	}
 	budget -= (int64_t)(cap - r->cap);
+	used += cap - r->cap;
 	r->p = p;
 	r->cap = cap;
 }

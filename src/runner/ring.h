@@ -16,6 +16,7 @@ struct ring {
 };
 
 void ring_set_budget(size_t bytes); /* once, at the start */
+size_t ring_used(void);             /* what all of them hold */
 void ring_init(struct ring *r, uint64_t keep);
 void ring_free(struct ring *r); /* leaves an empty ring */
 

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runner/channel.h"
+#include "runner/supervise.h"
 
 enum {
 	EVENTS_MAX = 64,
@@ -107,6 +107,8 @@ static int wait_ms(struct runner *r)
 {
 	uint64_t now, first = r->look_again ? r->look_again : UINT64_MAX;
 
+	if (r->refill_at && r->refill_at < first)
+		first = r->refill_at;
 	if (r->queue && line_has_room(&r->line))
 		return 0;
 	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
@@ -159,6 +161,8 @@ static void run_timers(struct runner *r)
 				ch->ops->expired(ch);
 			}
 		}
+	if (r->refill_at && r->refill_at <= now)
+		supervise_refill(r);
 	if (r->look_again && r->look_again <= now)
 		line_in_ready(&r->line_in, EPOLLIN);
 }
@@ -183,8 +187,11 @@ static void bury(struct runner *r)
 		struct channel *ch = r->graves;
 
 		r->graves = ch->next;
+		if (ch->ops->bury)
+			ch->ops->bury(ch);
 		free(ch);
 	}
+	supervise_bury(r);
 }
 
 static void one_round(struct runner *r, const sigset_t *mask)
@@ -207,6 +214,7 @@ static void runner_free(struct runner *r)
 {
 	channels_abandon(r); /* ends the commands, by closing what their supervisors listen to */
 	bury(r);
+	supervise_dismiss(r);
 	for (unsigned i = 0; i < SINKS_MAX; i++)
 		watch_close(r, &r->sink[i].watch);
 	if (r->epoll >= 0)
@@ -235,6 +243,7 @@ int runner_serve(struct line *line)
 		error = errno; /* no epoll, or stdin is a file */
 	} else {
 		set_signals(&mask);
+		supervise_refill(r);
 		while (!r->leaving)
 			one_round(r, &mask);
 	}

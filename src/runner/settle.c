@@ -13,7 +13,7 @@
 
 #include "guest/wire.h"
 #include "runner/ring.h"
-#include "runner/supervise.h"
+#include "runner/supervisor.h"
 
 enum {
 	FDS_PER_CHANNEL = 6,
@@ -74,7 +74,7 @@ static void raise_fd_limit(void)
 	rlim_t want = WIRE_CHANNELS_MAX * FDS_PER_CHANNEL + FDS_BESIDES;
 	struct rlimit limit;
 
-	supervise_keep_limits();
+	supervisor_keep_limits();
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= want)
 		return;
 	limit.rlim_cur = want;

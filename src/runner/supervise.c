@@ -2,148 +2,250 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "runner/command.h"
-#include "util/tree.h"
+#include "runner/orders.h"
+#include "runner/ring.h"
+#include "runner/supervisor.h"
 
-enum { REPORT_FD = 3, ORDERS_FD = 4, FIRST_OTHER_FD = 5 };
+enum {
+	IDLE_MAX = 4,
+	JOB_SIZE = 256 * 1024, /* a larger job gets a supervisor of its own */
+	REFILL_MS = 20,        /* not while the command that took the last one is starting */
+	/* One that was forked while the runner held more than this holds it, too, while it lives.
+	 */
+	RINGS_SMALL = 1024 * 1024,
+};
 
-void report(int fd, int kind, int value)
+int pipe_make(int *ret_ours, int *ret_theirs, bool we_read)
 {
-	struct report r = {.kind = kind, .value = value};
+	int fds[2];
 
-	/* Less than PIPE_BUF, and a pipe holds many: neither cut nor blocked. */
-	if (write(fd, &r, sizeof(r)) < 0)
-		return; /* the runner is gone; its end of the orders tells us the rest */
-}
-
-static void on_sigchld(int number)
-{
-	(void)number; /* it only has to interrupt ppoll */
-}
-
-/*
- * The command's stdio and our two pipes, and nothing else: no end of another command's pipes, no
- * orders of other supervisors. Before the command is there, so that it does not get a copy of a
- * large table.
- */
-static bool arrange_fds(const struct launch *l, int report_fd, int orders_fd)
-{
-	int high_report = fcntl(report_fd, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
-	int high_orders = fcntl(orders_fd, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
-
-	if (high_report < 0 || high_orders < 0 || dup2(l->in, 0) < 0 || dup2(l->out, 1) < 0 ||
-		dup2(l->err, 2) < 0 || dup3(high_report, REPORT_FD, O_CLOEXEC) < 0 ||
-		dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0)
-		return false;
-	supervise_close_from(FIRST_OTHER_FD);
-	return true;
-}
-
-static _Noreturn void finish(int status)
-{
-	report(REPORT_FD, REPORT_ENDED, status);
-	_exit(0);
-}
-
-static void signal_group(pid_t command, int number)
-{
-	/* The group comes into being a moment after the process. */
-	if (kill(-command, number) < 0 && errno == ESRCH)
-		kill(command, number);
-}
-
-static void obey(pid_t command)
-{
-	uint8_t orders[64];
-	ssize_t n = read(ORDERS_FD, orders, sizeof(orders));
-
-	if (n == 0)
-		finish(tree_end(command));
-	for (ssize_t i = 0; i < n; i++)
-		signal_group(command, orders[i]);
-}
-
-static _Noreturn void watch_over(pid_t command, const sigset_t *while_waiting)
-{
-	struct pollfd orders = {.fd = ORDERS_FD, .events = POLLIN};
-	int status;
-	pid_t pid;
-
-	for (;;) {
-		while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-			if (pid == command)
-				finish(status);
-		if (ppoll(&orders, 1, NULL, while_waiting) > 0)
-			obey(command);
-	}
-}
-
-static _Noreturn void supervisor(const struct launch *l, int report_fd, int orders_fd)
-{
-	struct sigaction on_child = {.sa_handler = on_sigchld};
-	sigset_t block, old;
-	pid_t command;
-
-	signal(SIGTERM, SIG_IGN);
-	sigemptyset(&block);
-	sigaddset(&block, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &block, &old);
-	sigdelset(&old, SIGCHLD);
-	sigaction(SIGCHLD, &on_child, NULL);
-	setsid();
-	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	if (!arrange_fds(l, report_fd, orders_fd)) {
-		report(report_fd, REPORT_NO_EXEC, errno);
-		_exit(0);
-	}
-	/* In our memory and with us waiting, until it has become the command: a second copy of
-	 * everything would be made only to be thrown away. */
-	command = vfork();
-	if (command == 0)
-		command_run(l, REPORT_FD);
-	if (command < 0) {
-		report(REPORT_FD, REPORT_NO_EXEC, errno);
-		_exit(0);
-	}
-	for (int fd = 0; fd < REPORT_FD; fd++)
-		close(fd); /* or nobody would ever see the end of its output */
-	watch_over(command, &old);
-}
-
-int supervise(const struct launch *l, int *ret_report, int *ret_orders)
-{
-	int reports[2], orders[2], error = 0;
-	pid_t pid;
-
-	if (pipe2(reports, O_CLOEXEC) < 0)
+	if (pipe2(fds, O_CLOEXEC) < 0)
 		return errno;
-	if (pipe2(orders, O_CLOEXEC) < 0) {
-		error = errno;
-		close(reports[0]);
-		close(reports[1]);
+	*ret_ours = fds[we_read ? 0 : 1];
+	*ret_theirs = fds[we_read ? 1 : 0];
+	return fcntl(*ret_ours, F_SETFL, O_NONBLOCK) < 0 ? errno : 0;
+}
+
+static void close_ends(struct pipe_ends *ends)
+{
+	if (ends->out >= 0)
+		close(ends->out);
+	if (ends->err >= 0)
+		close(ends->err);
+	*ends = (struct pipe_ends){-1, -1};
+}
+
+/* Takes it out of the loop; the memory stays until no event can refer to it. */
+static void retire(struct supervisor *s)
+{
+	watch_close(s->runner, &s->watch);
+	close_ends(&s->ours);
+	close_ends(&s->theirs);
+	s->arg = NULL;
+	s->next = s->runner->retired;
+	s->runner->retired = s;
+}
+
+/* Of one that nobody uses: it was killed, or could not make a process. */
+static void idle_ended(struct supervisor *s)
+{
+	struct runner *r = s->runner;
+
+	for (struct supervisor **at = &r->idle; *at; at = &(*at)->next)
+		if (*at == s) {
+			*at = s->next;
+			r->n_idle--;
+			retire(s);
+			break;
+		}
+	if (!r->idle)
+		r->refill_at = clock_ms() + REFILL_MS;
+}
+
+static void supervisor_ready(struct watch *w, uint32_t events)
+{
+	struct supervisor *s = (struct supervisor *)w;
+
+	(void)events;
+	if (s->arg)
+		s->news(s->arg);
+	else
+		idle_ended(s);
+}
+
+/* Has a process made that waits for the next job. 0 or an errno. */
+static int get_ready(struct supervisor *s)
+{
+	int error = pipe_make(&s->ours.out, &s->theirs.out, true);
+
+	if (!error)
+		error = pipe_make(&s->ours.err, &s->theirs.err, true);
+	if (error)
 		return error;
-	}
+	s->job->state = (struct job_state){0};
+	return order_send(
+		s->watch.fd, ORDER_GET_READY, (const int[]){s->theirs.out, s->theirs.err}, 2);
+}
+
+static int start_process(struct supervisor *s)
+{
+	int sockets[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return errno;
 	pid = fork();
 	if (pid == 0)
-		supervisor(l, reports[1], orders[0]);
-	if (pid < 0)
-		error = errno;
-	close(reports[1]);
-	close(orders[0]);
-	if (error) {
-		close(reports[0]);
-		close(orders[1]);
-		return error;
+		supervisor_live(sockets[1], s->job);
+	close(sockets[1]);
+	s->watch.fd = sockets[0];
+	return pid < 0 ? errno : 0;
+}
+
+static struct supervisor *supervisor_new(struct runner *r, size_t size)
+{
+	struct supervisor *s = calloc(1, sizeof(*s));
+	int error;
+
+	if (!s)
+		return NULL;
+	*s = (struct supervisor){.watch = {.fd = -1, .ready = supervisor_ready},
+		.runner = r,
+		.once = size > JOB_SIZE || ring_used() > RINGS_SMALL,
+		.ours = {-1, -1},
+		.theirs = {-1, -1},
+		.job = job_map(size > JOB_SIZE ? size : JOB_SIZE)};
+	if (!s->job) {
+		free(s);
+		return NULL;
 	}
-	fcntl(reports[0], F_SETFL, O_NONBLOCK);
-	fcntl(orders[1], F_SETFL, O_NONBLOCK);
-	*ret_report = reports[0];
-	*ret_orders = orders[1];
+	error = start_process(s);
+	if (!error)
+		error = get_ready(s);
+	if (error) {
+		retire(s);
+		errno = error;
+		return NULL;
+	}
+	watch_set(r, &s->watch, EPOLLIN);
+	return s;
+}
+
+struct supervisor *supervise_take(struct runner *r, size_t size)
+{
+	struct supervisor *s = r->idle;
+
+	if (!s || size > s->job->size)
+		return supervisor_new(r, size);
+	r->idle = s->next;
+	r->n_idle--;
+	if (!r->idle)
+		r->refill_at = clock_ms() + REFILL_MS;
+	return s;
+}
+
+int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void *arg)
+{
+	int error = order_send(s->watch.fd, ORDER_START, &in, 1);
+
+	if (error)
+		return error;
+	s->news = news;
+	s->arg = arg;
 	return 0;
+}
+
+int supervise_report(struct supervisor *s, struct report *ret)
+{
+	ssize_t n = recv(s->watch.fd, ret, sizeof(*ret), MSG_DONTWAIT);
+
+	if (n == sizeof(*ret))
+		return 1;
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+void supervise_signal(struct supervisor *s, int number)
+{
+	volatile struct job_state *state = &s->job->state;
+
+	if (!state->pid) {
+		state->early_signal = number;
+		__atomic_thread_fence(__ATOMIC_SEQ_CST); /* it looks after it has said its pid */
+		if (!state->pid)
+			return;
+	}
+	/* The group comes into being a moment after the process. */
+	if (kill(-state->pid, number) < 0 && errno == ESRCH)
+		kill(state->pid, number);
+}
+
+void supervise_end_all(struct supervisor *s)
+{
+	s->once = true;
+	shutdown(s->watch.fd, SHUT_WR);
+}
+
+void supervise_return(struct supervisor *s, bool alone)
+{
+	struct runner *r = s->runner;
+
+	close_ends(&s->ours);
+	close_ends(&s->theirs);
+	s->arg = NULL;
+	if (!alone || s->once || r->n_idle >= IDLE_MAX || get_ready(s) != 0) {
+		retire(s);
+		return;
+	}
+	s->next = r->idle;
+	r->idle = s;
+	r->n_idle++;
+	r->refill_at = 0;
+}
+
+void supervise_drop(struct supervisor *s)
+{
+	retire(s);
+}
+
+void supervise_refill(struct runner *r)
+{
+	struct supervisor *s;
+
+	r->refill_at = 0;
+	if (r->idle || ring_used() > RINGS_SMALL)
+		return;
+	s = supervisor_new(r, JOB_SIZE);
+	if (!s)
+		return; /* the next command will say why */
+	s->next = NULL;
+	r->idle = s;
+	r->n_idle = 1;
+}
+
+void supervise_bury(struct runner *r)
+{
+	while (r->retired) {
+		struct supervisor *s = r->retired;
+
+		r->retired = s->next;
+		job_unmap(s->job);
+		free(s);
+	}
+}
+
+void supervise_dismiss(struct runner *r)
+{
+	while (r->idle) {
+		struct supervisor *s = r->idle;
+
+		r->idle = s->next;
+		retire(s);
+	}
+	r->n_idle = 0;
+	supervise_bury(r);
 }

@@ -1,51 +1,77 @@
 /*
  * supervise.h - starting a command, under a process that watches over it.
  *
- * The runner forks a supervisor, and that one forks the command. The supervisor is a child
- * subreaper: whatever the command starts stays below it, even what has left its session or lost its
- * parent, so a timeout can end all of it. When the command ends by itself the supervisor reports
- * and leaves; background processes go on and become init's.
+ * Every running command has a supervisor, a child of the runner, and is that one's child. The
+ * supervisor is a child subreaper: whatever the command starts stays below it, even what has left
+ * its session or lost its parent, so a timeout can end all of it. When the command ends by itself
+ * the supervisor reports. If nothing is left below it, it is used again; if there are background
+ * processes it leaves, and these go on and become init's.
  *
- * Runner to supervisor, over a pipe: a byte is a signal for the command's process group; the end of
- * the pipe, also when the runner dies, means: end everything. Supervisor to runner: struct report.
+ * New processes are the dearest part of starting a command, so they are made ahead of need. A
+ * supervisor that is at hand has a child already, with a session and with pipes for its output,
+ * which waits for the order to become the command (command.h). The next one is made when the
+ * command's answer is on its way.
+ *
+ * What to start lies in memory that all three share (job.h). Over a socket go, from the runner:
+ * orders (orders.h); its end, also when the runner dies, means: end everything. From the
+ * supervisor: struct report.
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/resource.h>
+#include "runner/channel.h"
+#include "runner/job.h"
 
-#include "runner/users.h"
-
-struct launch {
-	char *const *argv, *const *env; /* NULL at the end */
-	size_t strings;                 /* bytes in both */
-	const char *cwd;                /* empty: the home, or "/" if that cannot be entered */
-	const struct user *user;
-	int in, out, err; /* for the command; CLOEXEC, not 0 to 2 */
-	bool tty;         /* in is a terminal, to become the controlling one */
-};
-
-enum report_kind {
-	REPORT_STARTED, /* value: pid, session and process group of the command */
-	REPORT_ENDED,   /* value: as from wait(2) */
-	/* it never ran; value: errno. An ENDED without meaning follows */
-	REPORT_NO_USER,
-	REPORT_NO_CWD,
-	REPORT_NO_EXEC,
-};
-
+/* How a command has ended. */
 struct report {
-	int32_t kind, value;
+	int32_t stage; /* enum job_stage */
+	int32_t value; /* JOB_RUNS: as from wait(2). Otherwise an errno */
+	int32_t alone; /* no process is left of it, and the supervisor can be used again */
 };
 
-void report(int fd, int kind, int value);
+/* One end of each of the pipes that stdout and stderr are. */
+struct pipe_ends {
+	int out, err;
+};
 
-/* Remembers the limits that commands are to have, before the runner changes its own. */
-void supervise_keep_limits(void);
+struct supervisor {
+	struct watch watch; /* its socket; first, so that one gives the other */
+	struct runner *runner;
+	struct job *job;
+	bool once; /* not to be used again */
+	/*
+	 * Ours are nonblocking, and whoever starts a job may take them. The command's we hold as
+	 * long as it runs: the supervisor tells its end, and we are not woken for the end of each
+	 * pipe as well.
+	 */
+	struct pipe_ends ours, theirs;
+	void (*news)(void *arg);
+	void *arg; /* NULL: it is idle */
+	struct supervisor *next;
+};
 
-/* Closes every fd from this one on. */
-void supervise_close_from(unsigned first);
+/* 0 or an errno. Ours, read or write, is nonblocking: the command expects nothing of the kind. */
+int pipe_make(int *ret_ours, int *ret_theirs, bool we_read);
 
-/* 0 or an errno. Reports come from *ret_report (nonblocking); orders go to *ret_orders. */
-int supervise(const struct launch *l, int *ret_report, int *ret_orders);
+/* One whose job is large enough, for the caller to fill in and then start or drop. NULL, errno. */
+struct supervisor *supervise_take(struct runner *r, size_t size);
+/* Starts the job. in: the command's stdin or terminal, -1 for none. news(arg): a report is there,
+ * or never will be. 0 or an errno. */
+int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void *arg);
+
+/* 1 and the report; 0: it runs; -1: the supervisor was killed. */
+int supervise_report(struct supervisor *s, struct report *ret);
+/* To the command's process group. */
+void supervise_signal(struct supervisor *s, int number);
+/* The report comes when all is dead. */
+void supervise_end_all(struct supervisor *s);
+
+/* After a report. */
+void supervise_return(struct supervisor *s, bool alone);
+/* At any time, also instead: ends everything that is left below it. */
+void supervise_drop(struct supervisor *s);
+
+/* For the loop: makes sure that one is at hand, frees what no event can refer to any more, ends
+ * those at hand. */
+void supervise_refill(struct runner *r);
+void supervise_bury(struct runner *r);
+void supervise_dismiss(struct runner *r);

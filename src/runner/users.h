@@ -1,9 +1,9 @@
 /*
  * users.h - who a command runs as, and whose permissions a file operation has.
  *
- * /etc/passwd and /etc/group are read here and not through libc: in the guest they may be a FIFO,
- * or an nscd socket may never answer, and the runner must not hang on either. Users known only to
- * LDAP and the like can be given by number.
+ * /etc/passwd and /etc/group are read by us (lookup.c) and not through libc: in the guest they may
+ * be a FIFO, or an nscd socket may never answer, and the runner must not hang on either. Users
+ * known only to LDAP and the like can be given by number.
  */
 #pragma once
 
@@ -48,11 +48,13 @@ int user_become(const struct user *u);
  */
 int user_path(const struct user *u, const char *cwd, const char *path, char *out, size_t size);
 
-/* The pure part, for the tests: text need not end with NUL or newline. */
+/* What follows reads no files. Text need not end with NUL or newline. */
 struct user_text {
 	const char *p;
 	size_t len;
 };
+/* user_find, but for the look at the home. */
+int user_in(const char *who, struct user_text passwd, struct user_text group, struct user *ret);
 /* Fills name, uid, gid, home, shell. By uid if name is NULL. */
 bool passwd_find(struct user_text passwd, const char *name, uid_t uid, struct user *ret);
 bool group_exists(struct user_text group, gid_t gid);

@@ -1,0 +1,42 @@
+/*
+ * job.h - a command to start, in memory that the runner shares with one supervisor. The runner
+ * writes it; the supervisor, and the process that becomes the command, read it and write what came
+ * of it. The mapping is older than the supervisor, so that pointers into it mean the same to all.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "runner/users.h"
+
+enum job_stage {
+	JOB_RUNS,
+	/* Where a command failed that never ran; in the order of WIRE_NO_USER and what follows. */
+	JOB_NO_USER,
+	JOB_NO_CWD,
+	JOB_NO_EXEC,
+};
+
+/* What the runner and the others write while both look at it. */
+struct job_state {
+	int32_t pid;          /* of the command, its session and its process group; 0: not yet */
+	int32_t early_signal; /* for a command that has no pid yet */
+	int32_t started;      /* the runner's order has come */
+	int32_t stage, error; /* enum job_stage; errno */
+};
+
+struct job {
+	size_t size; /* of the mapping */
+	volatile struct job_state state;
+
+	char **argv, **env; /* NULL at the end */
+	size_t strings;     /* bytes in both */
+	const char *cwd;    /* empty: the home, or "/" if that cannot be entered */
+	struct user user;
+	bool tty; /* the input is a terminal, to become the controlling one */
+
+	char *rest[]; /* what the pointers point to */
+};
+
+struct job *job_map(size_t size); /* NULL and errno */
+void job_unmap(struct job *job);

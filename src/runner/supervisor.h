@@ -1,0 +1,13 @@
+/* supervisor.h - the process that watches over commands, one at a time; see supervise.h. */
+#pragma once
+
+#include "runner/job.h"
+
+/* Remembers the limits that commands are to have, before the runner changes its own. */
+void supervisor_keep_limits(void);
+
+/* What a newly forked process does from now on. socket: to the runner. */
+_Noreturn void supervisor_live(int socket, struct job *job);
+
+/* Closes every fd from this one on. */
+void close_from(unsigned first);

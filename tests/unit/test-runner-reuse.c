@@ -1,0 +1,238 @@
+/* Supervisors that were made ahead of need, and are used again. As root. */
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "runner-peer.h"
+#include "tap.h"
+
+static struct peer peer;
+
+static struct job run(struct job j)
+{
+	job_run(&peer, &j);
+	return j;
+}
+
+static bool exited(const struct job *j, uint32_t code)
+{
+	return j->end.type == WIRE_EXIT && j->end.how == WIRE_EXITED && j->end.code == code;
+}
+
+/* Runs a script that prints a few numbers. */
+static bool numbers(const char *script, uint32_t timeout_ms, pid_t *a, pid_t *b)
+{
+	struct job j = run((struct job){.argv = SH(script), .msg = {.timeout_ms = timeout_ms}});
+	bool good = j.end.type == WIRE_EXIT && sscanf(j.out.p, "%d %d", a, b) == (b ? 2 : 1);
+
+	job_free(&j);
+	return good;
+}
+
+static void test_one_after_the_other(void)
+{
+	pid_t first = 0, second = 0, third = 0, command = 0;
+
+	OK(numbers("echo $PPID $$", 0, &first, &command));
+	OK(first != peer.pid && numbers("echo $PPID", 0, &second, NULL) && second == first);
+	OK(numbers("sleep 0.01 & wait; echo $PPID", 0, &third, NULL) && third == first);
+	OK(process_gone(&command));
+}
+
+static void test_background(void)
+{
+	pid_t first = 0, second = 0, kept = 0, killed = 0;
+
+	OK(numbers("sleep 1000 & echo $PPID $!", 0, &first, &kept));
+	OK(numbers("setsid sleep 1000 & echo $PPID $!; wait", 500, &second, &killed));
+	OK(first != second);
+	OK(process_gone(&killed) && !process_gone(&kept));
+	OK(numbers("setsid sleep 1000 & echo $PPID $!; wait", 500, &second, &killed));
+	OK(process_gone(&killed) && !process_gone(&kept));
+	kill(kept, SIGKILL);
+}
+
+/* What one has changed for itself is not there for the next. */
+static void test_clean(void)
+{
+	struct job j = run((struct job){
+		.argv = SH("cd /; umask 077; ulimit -n 50; trap '' TERM; exec 0</etc/passwd"),
+		.user = "nobody",
+		.env = ARGV("SECRET=1")});
+
+	OK(exited(&j, 0));
+	job_free(&j);
+	j = run((struct job){.argv = SH("id -u; pwd; umask; test $(ulimit -n) -gt 50; echo $?;"
+					"cat; env | grep -c SECRET; ls /proc/self/fd | wc -l;"
+					"grep SigIgn /proc/self/status")});
+	STR_IS(j.out.p, "0\n/root\n0022\n0\n0\n4\nSigIgn:\t0000000000000000\n");
+	job_free(&j);
+	/* with input, without, on a terminal */
+	j = run((struct job){.argv = ARGV("cat"), .input = "in", .input_len = 2});
+	STR_IS(j.out.p, "in");
+	job_free(&j);
+	j = run((struct job){.argv = SH("cat; test -t 0 || echo no tty")});
+	STR_IS(j.out.p, "no tty\n");
+	job_free(&j);
+	j = run((struct job){.argv = SH("test -t 0 && test -t 1 && test -t 2 && echo tty"),
+		.msg = {.flags = WIRE_EXEC_PTY, .rows = 24, .cols = 80}});
+	STR_IS(j.out.p, "tty\r\n");
+	job_free(&j);
+	j = run((struct job){.argv = ARGV("/nope")});
+	OK(j.end.how == WIRE_NO_EXEC && j.end.code == ENOENT);
+	job_free(&j);
+	j = run((struct job){.argv = SH("tty; sh -c ': </dev/tty' 2>/dev/null || echo none")});
+	OK(exited(&j, 0) && strcmp(j.out.p, "not a tty\nnone\n") == 0);
+	job_free(&j);
+}
+
+/* The runner's children, all of them supervisors; or a process's children, at most n. */
+static int children(pid_t parent, pid_t *ret, int n)
+{
+	char path[300], line[512], *after;
+	struct dirent *entry;
+	DIR *d = opendir("/proc");
+	int found = 0, ppid;
+
+	while (d && (entry = readdir(d))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+		f = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? fopen(path, "r") : NULL;
+		if (!f)
+			continue;
+		after = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+		fclose(f);
+		if (after && after[2] != 'Z' && sscanf(after + 3, "%d", &ppid) == 1 &&
+			ppid == parent && found < n)
+			ret[found++] = atoi(entry->d_name);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static bool has_child(const void *pid)
+{
+	pid_t found;
+
+	return children(*(const pid_t *)pid, &found, 1) == 1;
+}
+
+static bool has_few(const void *pid)
+{
+	pid_t found[300];
+
+	return children(*(const pid_t *)pid, found, 300) <= 4;
+}
+
+static bool has_many(const void *pid)
+{
+	return !has_few(pid);
+}
+
+static void test_killed_while_idle(void)
+{
+	pid_t idle[16], waiting;
+	struct job j;
+	int n;
+
+	OK(wait_until(has_few, &peer.pid));
+	n = children(peer.pid, idle, 16);
+	OK(n >= 1);
+	for (int i = 0; i < n; i++)
+		kill(idle[i], SIGKILL);
+	for (int i = 0; i < n; i++)
+		OK(wait_until(process_gone, &idle[i]));
+	j = run((struct job){.argv = SH("exit 3")});
+	OK(exited(&j, 3));
+	job_free(&j);
+	/* there is one again, with a process that waits */
+	OK(wait_until(has_child, &peer.pid));
+	n = children(peer.pid, idle, 16);
+	for (int i = 0; i < n; i++) {
+		if (wait_until(has_child, &idle[i]) && children(idle[i], &waiting, 1) == 1)
+			kill(waiting, SIGKILL);
+		OK(wait_until(process_gone, &idle[i]));
+	}
+	j = run((struct job){.argv = SH("exit 4")});
+	OK(exited(&j, 4));
+	job_free(&j);
+}
+
+/* More at once than are at hand; signals and cancels that come as early as can be. */
+static void test_early_orders(void)
+{
+	enum { N = 12 };
+	struct job jobs[N] = {0};
+	struct wire_msg term = {.type = WIRE_SIGNAL, .code = SIGTERM};
+	struct wire_msg cancel = {.type = WIRE_CANCEL};
+	bool good = true;
+
+	for (int i = 0; i < N; i++) {
+		jobs[i].argv = ARGV("sleep", "1000");
+		job_start(&peer, &jobs[i]);
+		job_order(&peer, &jobs[i], i % 2 ? &term : &cancel);
+	}
+	jobs_finish(&peer, jobs, N);
+	for (int i = 0; i < N; i++) {
+		good = good && jobs[i].end.how == WIRE_SIGNALED &&
+		       jobs[i].end.code == (i % 2 ? SIGTERM : SIGKILL);
+		job_free(&jobs[i]);
+	}
+	OK(good);
+}
+
+/* Nothing but the few that are kept stays behind. */
+static void test_bounded(void)
+{
+	enum { N = 40 };
+	struct job jobs[N] = {0};
+	bool good = true;
+
+	for (int i = 0; i < N; i++) {
+		jobs[i].argv = ARGV("cat");
+		jobs[i].input = "x";
+		jobs[i].input_len = 1;
+		job_start(&peer, &jobs[i]);
+	}
+	OK(wait_until(has_many, &peer.pid));
+	jobs_finish(&peer, jobs, N);
+	for (int i = 0; i < N; i++) {
+		good = good && exited(&jobs[i], 0) && strcmp(jobs[i].out.p, "x") == 0;
+		job_free(&jobs[i]);
+	}
+	OK(good);
+	OK(wait_until(has_few, &peer.pid));
+}
+
+static void test_end(void)
+{
+	pid_t idle[16];
+	int n = children(peer.pid, idle, 16);
+	bool gone = true;
+
+	peer_stop(&peer);
+	for (int i = 0; i < n; i++)
+		gone = gone && wait_until(process_gone, &idle[i]);
+	OK(n > 0 && gone);
+}
+
+int main(void)
+{
+	if (geteuid() != 0) {
+		printf("1..0 # SKIP needs root\n");
+		return 0;
+	}
+	peer_start(&peer);
+	test_one_after_the_other();
+	test_background();
+	test_clean();
+	test_killed_while_idle();
+	test_early_orders();
+	test_bounded();
+	test_end();
+	return tap_done();
+}
