@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,7 +103,7 @@ static void remember(const char *who, const struct user *u)
 {
 	if (strlen(who) >= sizeof(last.who) || !is_settled(&passwd) || !is_settled(&group))
 		return;
-	strcpy(last.who, who);
+	snprintf(last.who, sizeof(last.who), "%s", who);
 	last.user = *u;
 	last.until = clock_ms() + TRUST_MS;
 }
@@ -125,7 +126,7 @@ int user_find(const char *who, struct user *ret)
 	if (error)
 		return error;
 	if (ret->home[0] != '/' || !is_directory(ret->home))
-		strcpy(ret->home, "/"); /* it may be made at any time */
+		snprintf(ret->home, sizeof(ret->home), "/"); /* it may be made at any time */
 	else
 		remember(who, ret);
 	return 0;
