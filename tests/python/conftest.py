@@ -26,6 +26,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A runtime directory for one test; its path is short, as a socket's has to be."""
     directory = Path(tempfile.mkdtemp(prefix="moat-"))
+    monkeypatch.delenv("MOAT_HOME", raising=False)  # set when the real daemon is in use as well
     monkeypatch.setenv("MOAT_RUNTIME_DIR", str(directory))
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
