@@ -86,6 +86,14 @@ async def running(
         yield daemon, await MoatSandboxEnvironment.sample_init("task", None, METADATA)
 
 
+async def start_and_cancel(daemon: FakeDaemon) -> None:
+    """Cancel a sample_init as soon as the daemon knows of it."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(MoatSandboxEnvironment.sample_init, "task", None, METADATA)
+        await daemon.wait_for("request")
+        tasks.cancel_scope.cancel()
+
+
 def test_exec_has_exactly_the_parameters_that_the_proxy_counts() -> None:
     signature = inspect.signature(MoatSandboxEnvironment.exec)
     assert list(signature.parameters)[1:] == [
@@ -143,9 +151,7 @@ async def test_cancelled_up_waits_until_nothing_is_left(runtime_dir: Path, scrip
 
     script.answers["up"] = cancelled
     async with fake_daemon(runtime_dir, script) as daemon:
-        with anyio.move_on_after(0.1) as scope:
-            await MoatSandboxEnvironment.sample_init("task", None, METADATA)
-        assert scope.cancelled_caught
+        await start_and_cancel(daemon)
         assert removed, "sample_init came back before the daemon was done"
         assert running_sandboxes() == {}
 
@@ -159,8 +165,7 @@ async def test_up_that_finishes_in_spite_of_the_cancellation_is_removed(
 
     script.answers["up"] = too_late
     async with fake_daemon(runtime_dir, script) as daemon:
-        with anyio.move_on_after(0.1):
-            await MoatSandboxEnvironment.sample_init("task", None, METADATA)
+        await start_and_cancel(daemon)
     assert script.args("rm") == [{"sandboxes": [ID]}]
 
 
