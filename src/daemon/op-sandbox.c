@@ -1,4 +1,5 @@
 /* Operations on sandboxes as a whole: up, validate, ls, rm, detach, snapshot, restore. */
+#include <malloc.h>
 #include <string.h>
 
 #include "daemon/removal.h"
@@ -150,7 +151,11 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	if (admission_enter(rq->daemon->admission, &rq->op, spec_total_ram(spec), wait, e) < 0)
 		return -1;
-	return add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e);
+	if (add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e) < 0)
+		return -1;
+	/* The runner and more went through the heap once; a sandbox at rest needs little of that. */
+	malloc_trim(0);
+	return 0;
 }
 
 int handle_ls(struct request *rq, json_t **ret, struct err *e)

@@ -7,7 +7,9 @@
 
 #include "util/auto.h"
 
-enum { BUF_KEEP_MAX = 256 * 1024 }; /* an empty buffer keeps at most this much memory */
+enum {
+	BUF_KEEP_MAX = 4 * 1024
+}; /* an empty buffer keeps at most this much: most are idle most of the time */
 
 void buf_free(struct buf *b)
 {
