@@ -126,8 +126,6 @@ int qmp_readable(struct qmp *q, struct err *e)
 			return err_wrap(e, "QEMU's monitor");
 		buf_drop(&q->in, used);
 	}
-	if (!q->in.len)
-		buf_free(&q->in); /* a VM that runs says nothing for hours */
 	if (q->in.len > QMP_LINE_MAX)
 		return err_set(e, ERR_BACKEND, "QEMU's monitor sent a line without end");
 	return 0;

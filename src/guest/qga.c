@@ -145,8 +145,6 @@ int qga_sync(struct qga *q, const struct op *op, struct err *e)
 	}
 	q->in_step = true;
 	q->searched = 0;
-	if (!q->in.len)
-		buf_free(&q->in);
 	return 0;
 }
 
@@ -206,8 +204,6 @@ static int exchange(struct qga *q, const struct op *op, const struct qga_call *c
 		return -1;
 	/* More than was asked for: an answer to what nobody asked would be next. */
 	q->in_step = q->in.len == 0;
-	if (q->in_step)
-		buf_free(&q->in); /* the agent is not needed again for a long time, if ever */
 	return rc;
 }
 
