@@ -166,6 +166,18 @@ static const char *choose_kernel(const struct qemu_vm *vm)
 	return vm->image->kernel;
 }
 
+/* QEMU needs none of the environment that our client happened to have, keys and all. */
+static int clean_environment(struct strv *ret, struct err *e)
+{
+	static const char *const kept[] = {"PATH", "LD_LIBRARY_PATH", "MOAT_HOME"};
+
+	for (unsigned i = 0; i < ARRAY_LEN(kept); i++)
+		if (getenv(kept[i]))
+			strv_addf(ret, "%s=%s", kept[i], getenv(kept[i]));
+	strv_add(ret, "LANG=C.UTF-8");
+	return strv_check(ret, e);
+}
+
 static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
 {
 	struct qemu_plan plan = {.qemu = vm->env->qemu,
@@ -176,19 +188,20 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		.seed = vm->spec->cloud_init != NULL,
 		.uefi = vm->spec->uefi_boot ? "ovmf" : NULL,
 		.kernel = kernel};
-	auto_strv struct strv argv = {0};
+	auto_strv struct strv argv = {0}, env = {0};
 	struct proc_req req = {
 		.guard = vm->env->moat_path, .guard_isolate = true, .fds = f->fds, .n_fds = f->n};
 	int log[2], rc;
 
 	if (getrandom(&plan.mac_base, sizeof(plan.mac_base), 0) != sizeof(plan.mac_base))
 		return err_sys(e, errno, "getrandom");
-	if (qemu_args(&plan, &argv, e) < 0)
+	if (qemu_args(&plan, &argv, e) < 0 || clean_environment(&env, e) < 0)
 		return -1;
 	if (pipe2(log, O_CLOEXEC) < 0)
 		return err_sys(e, errno, "pipe");
 	vm->stderr_fd = log[0];
 	req.argv = (const char *const *)argv.v;
+	req.env = (const char *const *)env.v;
 	req.err_fd = req.out_fd = log[1];
 	rc = proc_start(&req, &vm->proc, e);
 	close(log[1]);

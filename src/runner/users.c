@@ -78,7 +78,7 @@ static void copy_text(char *out, size_t size, struct user_text text)
 
 bool passwd_find(struct user_text passwd, const char *name, uid_t uid, struct user *ret)
 {
-	struct user_text line, field[FIELDS_MAX];
+	struct user_text line, field[FIELDS_MAX] = {0};
 	uint32_t found_uid, found_gid;
 
 	while (next_line(&passwd, &line)) {

@@ -182,21 +182,19 @@ def test_example_of_snapshots(tiny: Moat, tmp_path: Path) -> None:
     run = Eval(REPOSITORY / "examples" / "snapshots.py", tmp_path)
     accuracy = run.accuracy()
     tiny.assert_nothing_left()
-    if "the qemu driver has no snapshots" in json.dumps(run.log()):
-        assert accuracy == 0.0, "the secret was found without a snapshot"
-        pytest.xfail("the driver has no snapshots yet; the model was told so")
-    assert accuracy == 1.0
+    # The local driver has no snapshots: the model is told so, and cannot find the secret.
+    assert "the qemu driver has no snapshots" in json.dumps(run.log())
+    assert accuracy == 0.0
 
 
 def test_example_of_a_network(tiny: Moat, tmp_path: Path) -> None:
     run = Eval(REPOSITORY / "examples" / "ctf.py", tmp_path, "-T", "network=true")
     output = run.finish()
     tiny.assert_nothing_left()
-    if "cannot connect VMs yet" in " ".join(output.split()):
-        assert run.process.returncode != 0
-        assert "sandbox moat: networks.vnets: " in output
-        pytest.xfail("the driver has no networks yet; the eval stopped at its start")
-    assert run.accuracy() == 1.0
+    # The local driver has no networks between VMs: the eval stops before its first sample.
+    assert run.process.returncode != 0
+    assert "sandbox moat: networks.vnets: " in output
+    assert "cannot connect VMs yet" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("name", ["tools", "bash_session", "human"])
