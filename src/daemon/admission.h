@@ -17,7 +17,7 @@ int admission_new(unsigned keep_mb, struct admission **ret, struct err *e);
 void admission_free(struct admission *a); /* NULL is fine */
 
 /*
- * Promises mb of memory. If it does not fit: waits its turn behind those who came before (wait), or
+ * Promises mb of memory. If it does not fit: waits, one at a time (wait), or
  * fails with ERR_BUSY and the figures. What could never fit, or when nothing of ours could be given
  * back, is refused at once.
  */

@@ -153,7 +153,8 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	if (add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e) < 0)
 		return -1;
-	/* The runner and more went through the heap once; a sandbox at rest needs little of that. */
+	/* The runner and more went through the heap once; a sandbox at rest needs little of that.
+	 */
 	malloc_trim(0);
 	return 0;
 }

@@ -264,7 +264,7 @@ void registry_forget(struct registry *r, struct sandbox *sb)
 	for (struct sandbox **at = &r->first; *at; at = &(*at)->next)
 		if (*at == sb) {
 			*at = sb->next;
-			unref_locked(sb);
+			sb->refs--; /* the list's; the caller still has one */
 			break;
 		}
 	unref_locked(sb);

@@ -89,7 +89,7 @@ static int read_number(const struct field *f, const json_t *j, const char *wante
 static int read_whole(const struct field *f, const json_t *j, const char *wanted,
 	const struct place *at, unsigned *ret, struct err *e)
 {
-	double value;
+	double value = 0;
 
 	/* 2048.0 is as whole as 2048, in JSON Schema as well. */
 	if (json_is_real(j) && floor(json_real_value(j)) != json_real_value(j))

@@ -141,7 +141,7 @@ class Wire:
     """The socket protocol by hand, for clients that misbehave."""
 
     def __init__(self, home: Home, protocol: int = 1) -> None:
-        home.ok("info")  # starts the daemon
+        home.ok("ls")  # starts the daemon
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(str(home.dir / "run" / "moat.sock"))
         self.send({"type": "hello", "protocol": protocol, "client": "test"})

@@ -73,6 +73,11 @@ static void test_write_and_read(void)
 	j = run(read_file("a", (struct job){0}));
 	STR_IS(j.out.p, "hello again");
 	job_free(&j);
+	/* a file of somebody else that all may write keeps its mode and gets the content */
+	OK(fails(write_file("everyones", "old", (struct job){.msg = {.mode = 0666}})) == 0);
+	OK(fails(write_file("everyones", "newer",
+		   (struct job){.msg = {.mode = 0600}, .user = "nobody"})) == 0);
+	OK(stat_of("everyones").st_size == 5 && stat_of("everyones").st_mode == (S_IFREG | 0666));
 	/* in place: a link is followed, the mode stays */
 	OK(fails((struct job){.msg.type = WIRE_SYMLINK, .path = "link", .target = "b"}) == 0);
 	OK(fails(write_file("link", "through", (struct job){0})) == 0);
