@@ -245,9 +245,9 @@ static void test_list(void)
 	struct wire_entry entry = {0};
 	struct job j = run((struct job){.msg.type = WIRE_LIST, .path = "."});
 
-	OK(j.end.code == 0 && count_entries(j.out, "link", &entry) == 7 && j.end.size == 7);
+	OK(j.end.code == 0 && count_entries(j.out, "link", &entry) == 8 && j.end.size == 8);
 	OK(S_ISLNK(entry.mode) && strcmp(entry.target, "b") == 0);
-	OK(count_entries(j.out, "large", &entry) == 7 && entry.size == LARGE &&
+	OK(count_entries(j.out, "large", &entry) == 8 && entry.size == LARGE &&
 		entry.mtime == stat_of("large").st_mtime && entry.target[0] == 0);
 	job_free(&j);
 	j = run((struct job){.msg.type = WIRE_LIST, .path = "link"});
