@@ -28,8 +28,8 @@ static void get_ready(const struct command *c)
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != c->supervisor)
 		_exit(127);
-	c->job->state.pid = getpid();
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* before early_signal is looked at */
+	/* In one order with early_signal, which is looked at after it: see supervise_signal. */
+	__atomic_store_n(&c->job->state.pid, (int32_t)getpid(), __ATOMIC_SEQ_CST);
 	setsid();
 	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
 		give_up(c->job, JOB_NO_EXEC, errno);
@@ -72,8 +72,10 @@ static void free_signals(const struct job *job)
 {
 	sigset_t none;
 
-	if (job->state.early_signal)
-		kill(getpid(), job->state.early_signal);
+	int early = __atomic_load_n(&job->state.early_signal, __ATOMIC_SEQ_CST);
+
+	if (early)
+		kill(getpid(), early);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

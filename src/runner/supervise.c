@@ -171,17 +171,20 @@ int supervise_report(struct supervisor *s, struct report *ret)
 
 void supervise_signal(struct supervisor *s, int number)
 {
-	volatile struct job_state *state = &s->job->state;
+	struct job_state *state = &s->job->state;
+	pid_t pid = __atomic_load_n(&state->pid, __ATOMIC_SEQ_CST);
 
-	if (!state->pid) {
-		state->early_signal = number;
-		__atomic_thread_fence(__ATOMIC_SEQ_CST); /* it looks after it has said its pid */
-		if (!state->pid)
+	if (!pid) {
+		/* The command looks for it after it has said its pid, and so one of us sees the
+		 * other. */
+		__atomic_store_n(&state->early_signal, number, __ATOMIC_SEQ_CST);
+		pid = __atomic_load_n(&state->pid, __ATOMIC_SEQ_CST);
+		if (!pid)
 			return;
 	}
 	/* The group comes into being a moment after the process. */
-	if (kill(-state->pid, number) < 0 && errno == ESRCH)
-		kill(state->pid, number);
+	if (kill(-pid, number) < 0 && errno == ESRCH)
+		kill(pid, number);
 }
 
 void supervise_end_all(struct supervisor *s)

@@ -24,7 +24,7 @@ void buf_free(struct buf *b);
 
 static inline uint8_t *buf_data(const struct buf *b)
 {
-	return b->p + b->start;
+	return b->p ? b->p + b->start : NULL; /* even adding 0 to NULL is undefined */
 }
 
 static inline struct bytes buf_bytes(const struct buf *b)
