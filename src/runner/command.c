@@ -70,9 +70,8 @@ static int enter(const struct job *job)
 
 static void free_signals(const struct job *job)
 {
-	sigset_t none;
-
 	int early = __atomic_load_n(&job->state.early_signal, __ATOMIC_SEQ_CST);
+	sigset_t none;
 
 	if (early)
 		kill(getpid(), early);

@@ -171,7 +171,7 @@ int supervise_report(struct supervisor *s, struct report *ret)
 
 void supervise_signal(struct supervisor *s, int number)
 {
-	struct job_state *state = &s->job->state;
+	volatile struct job_state *state = &s->job->state;
 	pid_t pid = __atomic_load_n(&state->pid, __ATOMIC_SEQ_CST);
 
 	if (!pid) {
