@@ -18,6 +18,7 @@ __attribute__((format(printf, 2, 3), unused)) static int tap_ok(int good, const 
 	vprintf(fmt, ap);
 	va_end(ap);
 	printf("\n");
+	fflush(stdout); /* a child that a test forks must not print it again */
 	tap_failed += !good;
 	return good;
 }
