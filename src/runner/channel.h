@@ -41,6 +41,7 @@ struct channel_ops {
 	void (*resize)(struct channel *ch, uint16_t rows, uint16_t cols);
 	void (*cancel)(struct channel *ch);  /* the answer comes soon */
 	void (*expired)(struct channel *ch); /* the deadline has passed; it is cleared */
+	void (*attend)(struct channel *ch);  /* attend_at has come; it is cleared */
 	void (*release)(struct channel *ch); /* close and end everything, say nothing */
 	/* After the answer was sent: what release does, for those that leave it until then. May be
 	 * NULL. */
@@ -51,10 +52,10 @@ struct channel {
 	const struct channel_ops *ops;
 	struct runner *runner;
 	uint32_t id;
-	uint32_t credit;   /* bytes of DATA that the host will take */
-	uint32_t held;     /* bytes of DATA from the host that are not credited yet */
-	uint32_t consumed; /* of these, how many could be */
-	uint64_t deadline; /* clock_ms(); 0: none */
+	uint32_t credit;              /* bytes of DATA that the host will take */
+	uint32_t held;                /* bytes of DATA from the host that are not credited yet */
+	uint32_t consumed;            /* of these, how many could be */
+	uint64_t deadline, attend_at; /* clock_ms(); 0: none */
 	bool queued, closed;
 	struct channel *next, *queue_next;
 };

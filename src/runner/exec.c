@@ -14,6 +14,11 @@
 #include "util/tree.h"
 
 enum {
+	/*
+	 * Output that is kept until the command has ended can stay in the pipe for a while: most
+	 * commands write little and are soon over, and nobody is woken for what they write.
+	 */
+	ATTEND_MS = 10,
 	KILL_GRACE_MS = 4000,  /* then answer, even if something in the guest will not die */
 	PTY_DRAIN = 64 * 1024, /* more than a terminal ever holds */
 	SIGNAL_MAX = 64,
@@ -57,6 +62,20 @@ static void exec_bury(struct channel *ch)
 	exec_release(ch);
 }
 
+/* What a failure is about. */
+static const char *subject(const struct exec *x)
+{
+	const struct job *job = x->supervisor ? x->supervisor->job : NULL;
+
+	if (!job || x->how < WIRE_NO_USER)
+		return "";
+	if (x->how == WIRE_NO_USER)
+		return job->user.name;
+	if (x->how == WIRE_NO_CWD)
+		return job->cwd[0] ? job->cwd : "/";
+	return job->argv[0];
+}
+
 /* The answer. The rest can wait until it is sent. */
 static void finish(struct exec *x)
 {
@@ -69,17 +88,14 @@ static void finish(struct exec *x)
 		.size2 = x->out[1].total};
 
 	channel_consume(&x->ch, 0, true);
-	exec_answer(x->ch.runner, &m,
-		x->how == WIRE_NO_USER  ? x->user
-		: x->how == WIRE_NO_CWD ? x->cwd
-					: x->command);
+	exec_answer(x->ch.runner, &m, subject(x));
 	channel_close(&x->ch);
 }
 
 /* Reading follows the credit; keeping the tail needs none. */
 static void update_watches(struct exec *x)
 {
-	bool want = x->capture || x->ch.credit > 0;
+	bool want = x->capture ? !x->ch.attend_at : x->ch.credit > 0;
 
 	for (int i = 0; i < 2; i++)
 		watch_set(x->ch.runner, &x->out[i].watch, want && !x->ended ? EPOLLIN : 0);
@@ -180,6 +196,11 @@ static bool exec_turn(struct channel *ch)
 	return has_more(x);
 }
 
+static void exec_attend(struct channel *ch)
+{
+	update_watches((struct exec *)ch);
+}
+
 static void exec_credited(struct channel *ch)
 {
 	struct exec *x = (struct exec *)ch;
@@ -221,7 +242,7 @@ static void command_ended(struct exec *x)
 	if (x->ended)
 		return;
 	x->ended = true;
-	x->ch.deadline = 0;
+	x->ch.deadline = x->ch.attend_at = 0;
 	for (int i = 0; i < 2 && !x->cancelled; i++) {
 		struct stream *s = &x->out[i];
 
@@ -368,6 +389,7 @@ static const struct channel_ops exec_ops = {
 	.resize = exec_resize,
 	.cancel = exec_cancel,
 	.expired = exec_expired,
+	.attend = exec_attend,
 	.release = exec_release,
 	.bury = exec_bury,
 };
@@ -395,6 +417,8 @@ struct exec *exec_new(struct runner *r, const struct wire_msg *m)
 	stream_init(x, 1, m->max);
 	if (m->timeout_ms)
 		x->ch.deadline = clock_ms() + m->timeout_ms;
+	if (x->capture && !x->tty)
+		x->ch.attend_at = clock_ms() + ATTEND_MS;
 	return x;
 }
 

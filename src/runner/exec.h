@@ -25,7 +25,6 @@ struct exec {
 	bool alone; /* nobody is left who could write into the pipes */
 	uint8_t how;
 	uint32_t code;
-	char user[64], cwd[128], command[128]; /* for messages */
 };
 
 /* Starts what an EXEC frame asks for, or answers why not. False: the frame makes no sense. */

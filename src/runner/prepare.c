@@ -88,7 +88,7 @@ static size_t add_base(char **env, size_t n, char *to, const struct user *u, boo
 	return used;
 }
 
-void prepare_fill(const struct prepared *p, const struct user *u, bool tty, struct job *job)
+void prepare_fill(const struct prepared *p, bool tty, struct job *job)
 {
 	size_t cwd = strlen(p->cwd) + 1;
 	char *text = (char *)(job->rest + count_pointers(p));
@@ -102,7 +102,6 @@ void prepare_fill(const struct prepared *p, const struct user *u, bool tty, stru
 	for (uint32_t n = 0; n < p->argc + p->envc; n++, at += strlen(at) + 1)
 		*(n < p->argc ? &job->argv[n] : &job->env[n - p->argc]) = at;
 	job->argv[p->argc] = job->env[p->envc] = NULL;
-	job->strings = p->len + add_base(job->env, p->envc, at, u, tty);
-	job->user = *u;
+	job->strings = p->len + add_base(job->env, p->envc, at, &job->user, tty);
 	job->tty = tty;
 }

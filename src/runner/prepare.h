@@ -16,6 +16,6 @@ struct prepared {
 int prepare_parse(const struct wire_msg *m, const struct frame *f, struct prepared *ret);
 /* How large a job must be to hold it. */
 size_t prepare_size(const struct prepared *p);
-/* Adds PATH, HOME, USER, LOGNAME, SHELL, LANG and, for a terminal, TERM, where the host has not
- * given them. */
-void prepare_fill(const struct prepared *p, const struct user *u, bool tty, struct job *job);
+/* job->user must be there already. Adds PATH, HOME, USER, LOGNAME, SHELL, LANG and, for a terminal,
+ * TERM, where the host has not given them. */
+void prepare_fill(const struct prepared *p, bool tty, struct job *job);

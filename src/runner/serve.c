@@ -103,19 +103,22 @@ static void watch_line(struct runner *r)
 	watch_set(r, &r->line_out, r->line.tx.len ? EPOLLOUT | edge : 0);
 }
 
+/* Of two times, of which 0 means never. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
 static int wait_ms(struct runner *r)
 {
-	uint64_t now, first = r->look_again ? r->look_again : UINT64_MAX;
+	uint64_t now, first = sooner(r->look_again, r->refill_at);
 
-	if (r->refill_at && r->refill_at < first)
-		first = r->refill_at;
 	if (r->queue && line_has_room(&r->line))
 		return 0;
 	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
 		for (struct channel *ch = r->bucket[i]; ch; ch = ch->next)
-			if (ch->deadline && ch->deadline < first)
-				first = ch->deadline;
-	if (first == UINT64_MAX)
+			first = sooner(first, sooner(ch->deadline, ch->attend_at));
+	if (!first)
 		return -1;
 	now = clock_ms();
 	return first <= now ? 0 : first - now > 60000 ? 60000 : (int)(first - now);
@@ -156,6 +159,10 @@ static void run_timers(struct runner *r)
 	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
 		for (struct channel *ch = r->bucket[i], *next; ch; ch = next) {
 			next = ch->next;
+			if (ch->attend_at && ch->attend_at <= now) {
+				ch->attend_at = 0;
+				ch->ops->attend(ch);
+			}
 			if (ch->deadline && ch->deadline <= now) {
 				ch->deadline = 0;
 				ch->ops->expired(ch);

@@ -11,12 +11,7 @@
 #include "runner/pty.h"
 #include "util/auto.h"
 
-static void name(struct exec *x, const struct prepared *p)
-{
-	snprintf(x->user, sizeof(x->user), "%s", p->user);
-	snprintf(x->cwd, sizeof(x->cwd), "%s", p->cwd[0] ? p->cwd : "/");
-	snprintf(x->command, sizeof(x->command), "%s", (const char *)p->strings);
-}
+enum { TRIES_MAX = 8 };
 
 /* Two fds for the master, so that its directions are watched separately. */
 static int run_on_tty(struct exec *x, struct supervisor *s, const struct wire_msg *m)
@@ -50,26 +45,49 @@ static int run_on_pipes(struct exec *x, struct supervisor *s, bool with_input)
 	return 0;
 }
 
-static int start(struct runner *r, const struct wire_msg *m, const struct prepared *p,
-	const struct user *user)
+/* With the user filled in. Takes the supervisor, or puts an end to it. 0 or an errno. */
+static int start_under(
+	struct runner *r, const struct wire_msg *m, const struct prepared *p, struct supervisor *s)
 {
-	struct supervisor *s = supervise_take(r, prepare_size(p));
-	struct exec *x = s ? exec_new(r, m) : NULL;
-	int error = errno;
+	struct exec *x = exec_new(r, m);
+	int error;
 
-	if (x) {
-		name(x, p);
-		prepare_fill(p, user, x->tty, s->job);
+	if (!x) {
+		error = errno;
+	} else {
+		prepare_fill(p, x->tty, s->job);
 		error = x->tty ? run_on_tty(x, s, m)
 			       : run_on_pipes(x, s, m->flags & WIRE_EXEC_STDIN);
-	}
-	if (x && !error)
-		return 0;
-	if (x)
+		if (!error)
+			return 0;
 		channel_close(&x->ch);
-	if (s)
-		supervise_drop(s);
+	}
+	supervise_drop(s);
 	return error;
+}
+
+/* 0 or an errno, which is that of ret_stage. */
+static int start(struct runner *r, const struct wire_msg *m, const struct prepared *p,
+	enum wire_how *ret_stage)
+{
+	for (int tries = 0;; tries++) {
+		struct supervisor *s = supervise_take(r, prepare_size(p));
+		int error;
+
+		*ret_stage = WIRE_NO_EXEC;
+		if (!s)
+			return errno;
+		error = user_find(p->user, &s->job->user);
+		if (error) {
+			supervise_put_back(s);
+			*ret_stage = WIRE_NO_USER;
+			return error;
+		}
+		error = start_under(r, m, p, s);
+		/* One at hand may have been killed a moment ago. */
+		if (error != EPIPE || tries == TRIES_MAX)
+			return error;
+	}
 }
 
 static bool refuse(struct runner *r, uint32_t id, enum wire_how how, int error, const char *what)
@@ -83,19 +101,17 @@ static bool refuse(struct runner *r, uint32_t id, enum wire_how how, int error, 
 
 bool exec_start(struct runner *r, const struct wire_msg *m, const struct frame *f)
 {
+	enum wire_how stage;
 	struct prepared p;
-	struct user user;
 	int error = prepare_parse(m, f, &p);
 
 	if (error == EINVAL)
 		return false;
 	if (error)
 		return refuse(r, m->id, WIRE_NO_EXEC, error, "command line");
-	error = user_find(p.user, &user);
+	error = start(r, m, &p, &stage);
 	if (error)
-		return refuse(r, m->id, WIRE_NO_USER, error, p.user);
-	error = start(r, m, &p, &user);
-	if (error)
-		return refuse(r, m->id, WIRE_NO_EXEC, error, "cannot start a process");
+		return refuse(r, m->id, stage, error,
+			stage == WIRE_NO_USER ? p.user : "cannot start a process");
 	return true;
 }

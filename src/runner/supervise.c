@@ -149,6 +149,16 @@ struct supervisor *supervise_take(struct runner *r, size_t size)
 	return s;
 }
 
+void supervise_put_back(struct supervisor *s)
+{
+	struct runner *r = s->runner;
+
+	s->next = r->idle;
+	r->idle = s;
+	r->n_idle++;
+	r->refill_at = 0;
+}
+
 int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void *arg)
 {
 	int error = order_send(s->watch.fd, ORDER_START, &in, 1);
@@ -204,10 +214,7 @@ void supervise_return(struct supervisor *s, bool alone)
 		retire(s);
 		return;
 	}
-	s->next = r->idle;
-	r->idle = s;
-	r->n_idle++;
-	r->refill_at = 0;
+	supervise_put_back(s);
 }
 
 void supervise_drop(struct supervisor *s)
@@ -225,9 +232,7 @@ void supervise_refill(struct runner *r)
 	s = supervisor_new(r, JOB_SIZE);
 	if (!s)
 		return; /* the next command will say why */
-	s->next = NULL;
-	r->idle = s;
-	r->n_idle = 1;
+	supervise_put_back(s);
 }
 
 void supervise_bury(struct runner *r)

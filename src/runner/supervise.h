@@ -52,8 +52,10 @@ struct supervisor {
 /* 0 or an errno. Ours, read or write, is nonblocking: the command expects nothing of the kind. */
 int pipe_make(int *ret_ours, int *ret_theirs, bool we_read);
 
-/* One whose job is large enough, for the caller to fill in and then start or drop. NULL, errno. */
+/* One whose job is large enough, for the caller to fill in and then start, put back or drop. NULL,
+ * errno. */
 struct supervisor *supervise_take(struct runner *r, size_t size);
+void supervise_put_back(struct supervisor *s);
 /* Starts the job. in: the command's stdin or terminal, -1 for none. news(arg): a report is there,
  * or never will be. 0 or an errno. */
 int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void *arg);

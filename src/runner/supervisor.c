@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,7 +22,7 @@
 #define __has_feature(x) 0
 #endif
 
-enum { SOCKET_FD = 3, FIRST_OTHER_FD = 4, STACK_SIZE = 64 * 1024 };
+enum { SOCKET_FD = 3, SIGNALS_FD, FIRST_OTHER_FD, STACK_SIZE = 64 * 1024 };
 
 static struct rlimit files_limit;
 static bool have_files_limit;
@@ -41,11 +42,6 @@ void close_from(unsigned first)
 		close((int)fd);
 }
 
-static void on_sigchld(int number)
-{
-	(void)number; /* it only has to interrupt ppoll */
-}
-
 /*
  * All signals stay blocked, here and in a new process until it has become the command. So nothing
  * but SIGKILL ends us, and commands find every signal with its default action: what the runner has
@@ -53,15 +49,13 @@ static void on_sigchld(int number)
  */
 static void set_signals(void)
 {
-	static const int changed[] = {SIGTERM, SIGPIPE, SIGHUP, SIGINT};
-	struct sigaction on_child = {.sa_handler = on_sigchld};
+	static const int changed[] = {SIGTERM, SIGPIPE, SIGHUP, SIGINT, SIGCHLD};
 	sigset_t all;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++)
 		signal(changed[i], SIG_DFL);
-	sigaction(SIGCHLD, &on_child, NULL);
 }
 
 /*
@@ -72,8 +66,16 @@ static void set_fds(int socket)
 {
 	int high = fcntl(socket, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	sigset_t child;
+	int signals;
 
-	if (high < 0 || null < 0 || dup3(high, SOCKET_FD, O_CLOEXEC) < 0 || dup2(null, 0) < 0)
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	signals = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (high < 0 || null < 0 || signals < 0 || dup2(null, 0) < 0)
+		_exit(1);
+	if ((signals != SIGNALS_FD && dup3(signals, SIGNALS_FD, O_CLOEXEC) < 0) ||
+		dup3(high, SOCKET_FD, O_CLOEXEC) < 0)
 		_exit(1);
 	close_from(FIRST_OTHER_FD);
 }
@@ -129,22 +131,34 @@ static bool has_living_children(void)
 	return waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0;
 }
 
+static void forget_signals(void)
+{
+	struct signalfd_siginfo child;
+
+	while (read(SIGNALS_FD, &child, sizeof(child)) > 0)
+		continue;
+}
+
 /* Returns the command's wait status when it has ended, or has been ended with everything. */
 static int watch_over(pid_t command, bool *ret_told_to_end)
 {
-	struct pollfd hangup = {.fd = SOCKET_FD, .events = POLLRDHUP};
-	sigset_t waiting;
+	struct pollfd fds[] = {
+		{.fd = SOCKET_FD, .events = POLLRDHUP}, /* its orders are not for us now */
+		{.fd = SIGNALS_FD, .events = POLLIN},
+	};
 	int status;
 
-	sigfillset(&waiting);
-	sigdelset(&waiting, SIGCHLD);
-	do
-		if (ppoll(&hangup, 1, NULL, &waiting) > 0) {
+	for (;;) {
+		if (poll(fds, 2, -1) > 0 && fds[0].revents) {
 			*ret_told_to_end = true;
 			return tree_end(command);
 		}
-	while (!has_ended(command, &status));
-	return status;
+		if (has_ended(command, &status))
+			return status;
+		forget_signals(); /* whoever ends from now on makes it readable again */
+		if (has_ended(command, &status))
+			return status;
+	}
 }
 
 static int become_command(void *arg)
@@ -207,6 +221,7 @@ _Noreturn void supervisor_live(int socket, struct job *job)
 	if (have_files_limit)
 		setrlimit(RLIMIT_NOFILE, &files_limit);
 	while (order_receive(SOCKET_FD, ORDER_GET_READY, pipes, 2) == 0) {
+		forget_signals();
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			continue; /* what the last command has left */
 		if (!do_job(job, pipes[0], pipes[1]))

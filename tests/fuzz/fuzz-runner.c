@@ -22,7 +22,8 @@ static void try_exec(const struct wire_msg *m, const struct frame *f)
 	job = malloc(prepare_size(&p)); /* not a byte more: the sanitizer would tell */
 	if (!job)
 		return;
-	prepare_fill(&p, &u, m->flags & WIRE_EXEC_PTY, job);
+	job->user = u;
+	prepare_fill(&p, m->flags & WIRE_EXEC_PTY, job);
 	for (uint32_t i = 0; i < m->count; i++)
 		length += strlen(job->argv[i]) + 1;
 	for (char **s = job->env; *s; s++)
