@@ -146,10 +146,10 @@ static void test_killed_while_idle(void)
 		kill(idle[i], SIGKILL);
 	for (int i = 0; i < n; i++)
 		OK(wait_until(process_gone, &idle[i]));
+	OK(wait_until(has_child, &peer.pid)); /* the runner has seen it, and made another */
 	j = run((struct job){.argv = SH("exit 3")});
 	OK(exited(&j, 3));
 	job_free(&j);
-	/* there is one again, with a process that waits */
 	OK(wait_until(has_child, &peer.pid));
 	n = children(peer.pid, idle, 16);
 	for (int i = 0; i < n; i++) {
@@ -157,6 +157,7 @@ static void test_killed_while_idle(void)
 			kill(waiting, SIGKILL);
 		OK(wait_until(process_gone, &idle[i]));
 	}
+	OK(wait_until(has_child, &peer.pid));
 	j = run((struct job){.argv = SH("exit 4")});
 	OK(exited(&j, 4));
 	job_free(&j);
