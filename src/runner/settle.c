@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ enum {
 	FDS_PER_CHANNEL = 6,
 	FDS_BESIDES = 256,
 	MEMORY_SHARE = 4, /* captured output may take one part in so many */
+	KERNEL_SIGSET_BYTES = 8,
 };
 
 static bool write_text(const char *path, const char *text)
@@ -95,13 +97,18 @@ static void share_memory(void)
 		ring_set_budget((size_t)info.totalram * info.mem_unit / MEMORY_SHARE);
 }
 
-/* Whoever started us may have ignored or blocked some: commands would inherit that. */
+/*
+ * Whoever started us may have ignored or blocked some: commands would inherit that. Asked of the
+ * kernel itself, for the C library keeps two of them from its callers: all zero is the default
+ * action without flags.
+ */
 static void default_signals(void)
 {
+	unsigned long action[4] = {0};
 	sigset_t none;
 
 	for (int number = 1; number < NSIG; number++)
-		signal(number, SIG_DFL);
+		syscall(SYS_rt_sigaction, number, action, NULL, (size_t)KERNEL_SIGSET_BYTES);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from home import TINY, Home
 from tools import in_guest, listed, needs_root, status_kb, until, wire
 
 GIB = 1 << 30
+AGENT_PORT = "/dev/virtio-ports/org.qemu.guest_agent.0"
 
 
 def tiny(ram_mb: int) -> dict[str, Any]:
@@ -27,6 +29,32 @@ def memory(home: Home) -> dict[str, int]:
 
 
 # ---- memory ----
+
+
+def test_agents_that_talk_rubbish(images: None) -> None:
+    home = Home("idle_exit: 0\nboot_timeout: 25\n")
+    rubbish = ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes '{\"return\":{}}'"]
+    try:
+        victims = [home.up() for _ in rubbish]
+        before = status_kb(home.daemon_pid(), "VmRSS")
+        for victim, says in zip(victims, rubbish, strict=True):
+            script = (
+                "for f in /usr/sbin/qemu-ga /usr/bin/qemu-ga; do [ -e $f ] && mv $f /gone; done; "
+                f"killall -9 qemu-ga moat-guest; {says} | head -c 100000000 > {AGENT_PORT}"
+            )
+            outlives = f"setsid sh -c {shlex.quote(script)} >/dev/null 2>&1 &"
+            in_guest(home, victim, outlives)
+        time.sleep(1)
+        clients = [home.start("exec", victim, "--", "true", stderr=-1) for victim in victims]
+        for client in clients:
+            _, said = client.communicate(timeout=180)
+            assert client.returncode != 0
+            assert b"agent" in said or b"runner" in said
+        kept = status_kb(home.daemon_pid(), "VmRSS") - before
+        assert kept < 10_000, "the daemon kept what the guests sent"
+        assert home.ok("exec", home.up(), "--", "echo", "fine") == "fine"
+    finally:
+        home.close()
 
 
 def test_what_never_fits_is_refused_at_once(home: Home) -> None:

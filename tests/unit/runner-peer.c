@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,6 +58,15 @@ bool process_gone(const void *pid)
 	return !after || after[2] == 'Z';
 }
 
+/* As some parents do, even with one that the C library keeps from its callers. */
+static void ignore_signals(void)
+{
+	unsigned long ignore[4] = {(unsigned long)SIG_IGN};
+
+	syscall(SYS_rt_sigaction, SIGTERM, ignore, NULL, (size_t)8);
+	syscall(SYS_rt_sigaction, 32, ignore, NULL, (size_t)8);
+}
+
 void peer_start_raw(struct peer *p)
 {
 	const char *runner = getenv("MOAT_GUEST");
@@ -76,6 +86,7 @@ void peer_start_raw(struct peer *p)
 	if (p->pid == 0) {
 		dup2(fds[1], 0);
 		dup2(fds[1], 1);
+		ignore_signals();
 		execl(runner, "moat-guest", "serve", "-", (char *)NULL);
 		_exit(127);
 	}
