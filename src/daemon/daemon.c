@@ -32,13 +32,14 @@
 #define LOCK_AGAIN      0.05
 #define ACCEPT_AGAIN    0.1
 
-int daemon_driver(struct daemon *d, enum spec_driver which, struct driver **ret, struct err *e)
+int daemon_driver(struct daemon *d, const char *name, struct driver **ret, struct err *e)
 {
-	if (which != SPEC_DRIVER_QEMU)
-		return err_set(e, ERR_UNSUPPORTED, "driver: this moat has no %s driver",
-			spec_driver_name(which));
-	*ret = d->qemu;
-	return 0;
+	for (unsigned i = 0; i < SPEC_DRIVERS; i++) {
+		*ret = d->drivers[i];
+		if (*ret && strcmp((*ret)->ops->name, name) == 0)
+			return 0;
+	}
+	return err_set(e, ERR_UNSUPPORTED, "driver: this moat has no %s driver", name);
 }
 
 void daemon_stop(struct daemon *d)
@@ -241,6 +242,17 @@ static int find_parts(struct daemon *d, struct err *e)
 	return 0;
 }
 
+static int open_drivers(struct daemon *d, struct err *e)
+{
+	for (unsigned i = 0; i < SPEC_DRIVERS; i++) {
+		const struct driver_ops *ops = driver_find(spec_driver_name((enum spec_driver)i));
+
+		if (ops && ops->open(&d->env, &d->drivers[i], e) < 0)
+			return err_wrap(e, "driver %s", ops->name);
+	}
+	return 0;
+}
+
 static int open_parts(struct daemon *d, struct err *e)
 {
 	auto_free char *db = NULL;
@@ -261,13 +273,14 @@ static int open_parts(struct daemon *d, struct err *e)
 	d->env.accel = d->config.accel;
 	d->env.qemu = d->config.qemu;
 	d->env.boot_timeout = d->config.boot_timeout;
-	return driver_qemu.open(&d->env, &d->qemu, e);
+	return open_drivers(d, e);
 }
 
 static void close_parts(struct daemon *d)
 {
-	if (d->qemu)
-		d->qemu->ops->close(d->qemu);
+	for (unsigned i = 0; i < SPEC_DRIVERS; i++)
+		if (d->drivers[i])
+			d->drivers[i]->ops->close(d->drivers[i]);
 	admission_free(d->admission);
 	registry_free(d->registry);
 	store_close(d->store);

@@ -32,7 +32,7 @@ struct daemon {
 	char *recipes; /* the directory of image recipes */
 	struct store *store;
 	struct journal *journal;
-	struct driver *qemu;
+	struct driver *drivers[SPEC_DRIVERS]; /* NULL: this build has none */
 	struct registry *registry;
 	struct admission *admission;
 	int64_t started_ns;
@@ -45,7 +45,7 @@ struct daemon {
 	json_t *reclaimed;            /* lines about the start's reclaiming, for the first gc */
 };
 
-/* The open driver of that name; ERR_UNSUPPORTED if this build has none. */
-int daemon_driver(struct daemon *d, enum spec_driver which, struct driver **ret, struct err *e);
+/* An open driver; ERR_UNSUPPORTED if this build has none of that name. */
+int daemon_driver(struct daemon *d, const char *name, struct driver **ret, struct err *e);
 /* Asks the main thread to end the daemon. Any thread. */
 void daemon_stop(struct daemon *d);

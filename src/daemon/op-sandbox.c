@@ -37,7 +37,7 @@ static int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret,
 	auto_spec struct sandbox_spec *spec = NULL;
 
 	if (spec_parse(j, &spec, e) < 0 ||
-		daemon_driver(rq->daemon, spec->driver, ret_driver, e) < 0 ||
+		daemon_driver(rq->daemon, spec_driver_name(spec->driver), ret_driver, e) < 0 ||
 		(*ret_driver)->ops->validate(*ret_driver, spec, e) < 0)
 		return -1;
 	*ret = take_ptr(&spec);
@@ -72,16 +72,19 @@ static int journal_new_sandbox(struct daemon *d, const struct sandbox *sb, struc
 }
 
 /* The sandbox has been admitted and registered: make it, or leave nothing. */
-static int make_box(struct request *rq, struct sandbox *sb, bool detach, struct err *e)
+static int make_box(
+	struct request *rq, struct sandbox *sb, const json_t *access, bool detach, struct err *e)
 {
 	struct daemon *d = rq->daemon;
-	struct op cleanup = op_for_cleanup(60);
+	struct op cleanup = op_for_cleanup(sb->driver->ops->removal_seconds);
+	struct box_request req = {
+		.id = sb->id, .spec = sb->spec, .labels = sb->labels, .access = access};
 	struct box *box;
 	struct err undo;
 
 	if (journal_new_sandbox(d, sb, e) < 0)
 		return -1;
-	if (sb->driver->ops->create(sb->driver, &rq->op, sb->id, sb->spec, &box, e) < 0) {
+	if (sb->driver->ops->create(sb->driver, &rq->op, &req, &box, e) < 0) {
 		if (journal_sandbox_remove_if_empty(d->journal, sb->id, &undo) < 0)
 			log_err(&rq->op, LOG_ERROR, &undo, "cannot forget %s", sb->id);
 		return -1;
@@ -94,30 +97,24 @@ static int make_box(struct request *rq, struct sandbox *sb, bool detach, struct 
 	return 0;
 }
 
-static int add_and_make(struct request *rq, struct sandbox_spec *spec, struct driver *drv,
-	json_t *labels, bool detach, json_t **ret, struct err *e)
+static int add_and_make(struct request *rq, struct sandbox_new *req, const json_t *access,
+	bool detach, json_t **ret, struct err *e)
 {
 	struct daemon *d = rq->daemon;
-	struct sandbox_new req = {.driver = drv,
-		.spec = spec,
-		.labels = json_incref(labels),
-		.lease = rq->session->lease,
-		.owner_pid = rq->session->peer_pid,
-		.maker = &rq->op};
 	struct borrower b;
 	struct sandbox *sb;
 	int rc;
 
 	/* Who removes a sandbox gives its memory back: we, until it runs. */
-	if (registry_add(d->registry, &req, &sb, e) < 0) {
-		admission_leave(d->admission, spec_total_ram(spec));
-		json_decref(req.labels);
-		spec_free(spec);
+	if (registry_add(d->registry, req, &sb, e) < 0) {
+		admission_leave(d->admission, req->ram_mb);
+		json_decref(req->labels);
+		spec_free(req->spec);
 		return -1;
 	}
 	log_msg(&rq->op, LOG_INFO, "making sandbox %s for process %d", sb->id,
 		rq->session->peer_pid);
-	if (make_box(rq, sb, detach, e) < 0) {
+	if (make_box(rq, sb, access, detach, e) < 0) {
 		registry_explain_making(d->registry, sb, e);
 		log_err(&rq->op, LOG_WARN, e, "sandbox %s was not made", sb->id);
 		admission_leave(d->admission, sb->ram_mb);
@@ -140,18 +137,22 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_spec struct sandbox_spec *spec = NULL;
 	auto_json json_t *none = json_object();
-	json_t *j, *labels = none;
-	struct driver *drv;
+	json_t *j, *labels = none, *access = NULL;
+	struct sandbox_new req = {
+		.lease = rq->session->lease, .owner_pid = rq->session->peer_pid, .maker = &rq->op};
 	int detach = 0, wait = 1;
 
-	if (json_get(rq->args, "args", e, "{s:o, s?o, s?b, s?b}", "spec", &j, "labels", &labels,
-		    "detach", &detach, "wait", &wait) < 0)
+	if (json_get(rq->args, "args", e, "{s:o, s?o, s?o, s?b, s?b}", "spec", &j, "labels",
+		    &labels, "access", &access, "detach", &detach, "wait", &wait) < 0)
 		return -1;
-	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &drv, e) < 0)
+	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &req.driver, e) < 0)
 		return -1;
-	if (admission_enter(rq->daemon->admission, &rq->op, spec_total_ram(spec), wait, e) < 0)
+	req.ram_mb = req.driver->ops->on_this_host ? spec_total_ram(spec) : 0;
+	if (admission_enter(rq->daemon->admission, &rq->op, req.ram_mb, wait, e) < 0)
 		return -1;
-	if (add_and_make(rq, take_ptr(&spec), drv, labels, detach, ret, e) < 0)
+	req.spec = take_ptr(&spec);
+	req.labels = json_incref(labels);
+	if (add_and_make(rq, &req, access, detach, ret, e) < 0)
 		return -1;
 	/* The runner and more went through the heap once; a sandbox at rest needs little of that.
 	 */

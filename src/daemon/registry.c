@@ -98,7 +98,7 @@ int registry_add(
 	sb->owner_pid = req->owner_pid;
 	sb->maker = req->maker;
 	sb->created = time(NULL);
-	sb->ram_mb = spec_total_ram(req->spec);
+	sb->ram_mb = req->ram_mb;
 	sb->refs = 2; /* the list's and the caller's */
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);

@@ -58,6 +58,7 @@ struct sandbox_new {
 	json_t *labels;
 	uint64_t lease;
 	int owner_pid;
+	unsigned ram_mb; /* promised by admission */
 	struct op *maker;
 };
 int registry_add(

@@ -16,14 +16,14 @@
 static int remove_one(struct daemon *d, struct sandbox *sb, struct box *box, struct err *e)
 {
 	struct op op = op_for_cleanup(REMOVAL_SECONDS);
+	struct op destroy;
 
 	if (registry_wait_idle(d->registry, sb, &op, e) < 0) {
 		/* Somebody is stuck inside; the box must not be pulled from under them. */
 		return err_wrap(e, "waiting for operations in %s", sb->id);
 	}
-	if (box && sb->driver->ops->destroy(sb->driver, &op, box, e) < 0)
-		return -1;
-	return 0;
+	destroy = op_for_cleanup(sb->driver->ops->removal_seconds);
+	return box ? sb->driver->ops->destroy(sb->driver, &destroy, box, e) : 0;
 }
 
 /* The making of a sandbox is ended by its maker; there is nothing to wait on but its absence. */
@@ -92,22 +92,16 @@ static void note_failure(struct reclaim *r, const struct err *e)
 	r->failed = true;
 }
 
-static struct driver *driver_by_name(struct daemon *d, const char *name)
-{
-	return strcmp(name, d->qemu->ops->name) == 0 ? d->qemu : NULL;
-}
-
 static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e)
 {
 	struct reclaim *r = arg;
-	struct driver *drv = driver_by_name(r->d, t->driver);
+	struct driver *drv;
 	auto_free char *text = NULL;
 
 	if (registry_has(r->d->registry, t->sandbox))
 		return 0;
-	if (!drv) {
-		err_set(e, ERR_UNSUPPORTED, "this moat has no driver \"%s\" to remove %s %s",
-			t->driver, t->kind, t->ref);
+	if (daemon_driver(r->d, t->driver, &drv, e) < 0) {
+		err_wrap(e, "%s %s", t->kind, t->ref);
 		note_failure(r, e);
 		return 0;
 	}
@@ -160,8 +154,13 @@ int reclaim_run(struct daemon *d, const struct op *op, void (*said)(void *arg, c
 			if (journal_sandbox_remove(d->journal, r.sandboxes.v[i], e) < 0)
 				goto out;
 	}
-	if (d->qemu->ops->sweep(d->qemu, op, known_sandbox, swept, &r, e) < 0)
-		goto out;
+	for (unsigned i = 0; i < SPEC_DRIVERS; i++) {
+		struct driver *drv = d->drivers[i];
+
+		if (drv && drv->ops->sweep &&
+			drv->ops->sweep(drv, op, known_sandbox, swept, &r, e) < 0)
+			goto out;
+	}
 	if (r.failed)
 		*e = r.first;
 	rc = r.failed ? -1 : 0;

@@ -46,6 +46,16 @@ struct check { /* one line of `moat doctor` */
 	char detail[256], fix[256]; /* fix: a command, or "" */
 };
 
+/* What is asked for. Outlives the box, but for access, which is there during create only. */
+struct box_request {
+	const char *id; /* of the sandbox */
+	const struct sandbox_spec *spec;
+	const json_t *labels; /* object of strings */
+	/* How to reach the backend, secrets included; NULL: as it is configured. Never journaled,
+	 * never shown. */
+	const json_t *access;
+};
+
 enum box_log { BOX_LOG_CONSOLE, BOX_LOG_BACKEND };
 
 struct driver; /* an open driver; each has a struct that begins with one of these */
@@ -53,16 +63,19 @@ struct box;
 
 struct driver_ops {
 	const char *name;
+	bool on_this_host;      /* its VMs take this host's memory: they pass admission */
+	double removal_seconds; /* how long destroy may take at most */
+	/* Cheap and without a network: a driver that nobody uses must not keep us from starting. */
 	int (*open)(const struct driver_env *env, struct driver **ret, struct err *e);
 	void (*close)(struct driver *d);
 	/* Calls say() for each check; fails only if it cannot check at all. */
-	int (*doctor)(struct driver *d, const struct op *op,
+	int (*doctor)(struct driver *d, const struct op *op, const json_t *access,
 		void (*say)(void *arg, const struct check *c), void *arg, struct err *e);
 	/* Refuses, naming the place, what this driver cannot do. Makes nothing. */
 	int (*validate)(struct driver *d, const struct sandbox_spec *spec, struct err *e);
-	/* spec outlives the box. Returns when every VM with is_sandbox answers. */
-	int (*create)(struct driver *d, const struct op *op, const char *id,
-		const struct sandbox_spec *spec, struct box **ret, struct err *e);
+	/* Returns when every VM with is_sandbox answers. */
+	int (*create)(struct driver *d, const struct op *op, const struct box_request *req,
+		struct box **ret, struct err *e);
 	/* Removes everything; frees the box even when something would not go (then the journal
 	 * still has it). */
 	int (*destroy)(struct driver *d, const struct op *op, struct box *b, struct err *e);

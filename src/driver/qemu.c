@@ -81,9 +81,10 @@ static int qemu_open(const struct driver_env *env, struct driver **ret, struct e
 	return 0;
 }
 
-static int qemu_doctor_op(struct driver *base, const struct op *op,
+static int qemu_doctor_op(struct driver *base, const struct op *op, const json_t *access,
 	void (*say)(void *arg, const struct check *c), void *arg, struct err *e)
 {
+	(void)access; /* it is this host */
 	return qemu_doctor(((struct qemu_driver *)base)->env, op, say, arg, e);
 }
 
@@ -308,18 +309,18 @@ static int fill_box(struct qemu_box *b, const struct op *op, struct err *e)
 	return start_all(b, op, e);
 }
 
-static int qemu_create(struct driver *base, const struct op *op, const char *id,
-	const struct sandbox_spec *spec, struct box **ret, struct err *e)
+static int qemu_create(struct driver *base, const struct op *op, const struct box_request *req,
+	struct box **ret, struct err *e)
 {
 	struct op cleanup = op_for_cleanup(CLEANUP_SECONDS);
 	struct qemu_box *b = NULL;
 	struct err undo;
 
-	if (box_new((struct qemu_driver *)base, id, spec, &b, e) < 0)
+	if (box_new((struct qemu_driver *)base, req->id, req->spec, &b, e) < 0)
 		return -1;
 	if (fill_box(b, op, e) < 0) {
 		if (remove_box(b, &cleanup, &undo) < 0)
-			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", id);
+			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", req->id);
 		return -1;
 	}
 	*ret = &b->base;
@@ -429,6 +430,8 @@ static int qemu_log_path(
 
 const struct driver_ops driver_qemu = {
 	.name = "qemu",
+	.on_this_host = true,
+	.removal_seconds = CLEANUP_SECONDS,
 	.open = qemu_open,
 	.close = qemu_close,
 	.doctor = qemu_doctor_op,

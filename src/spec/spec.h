@@ -23,6 +23,7 @@
 #define SPEC_DEFAULT_NAME "default" /* for the first sandbox VM only */
 
 enum spec_driver { SPEC_DRIVER_QEMU, SPEC_DRIVER_PROXMOX, SPEC_DRIVER_VAGRANT };
+#define SPEC_DRIVERS 3
 
 enum spec_source {
 	SPEC_SOURCE_NONE, /* vagrant only: the Vagrantfile says what the machine is made of */

@@ -49,6 +49,7 @@ static struct sandbox *add(struct registry *r, uint64_t lease, struct op *maker)
 	struct sandbox *sb = NULL;
 	struct err e;
 
+	req.ram_mb = spec_total_ram(req.spec);
 	if (registry_add(r, &req, &sb, &e) < 0)
 		abort();
 	return sb;
