@@ -23,9 +23,10 @@ MAY_INCLUDE = {
     "spec": {"util"},
     "store": {"util"},
     "net": {"util", "spec"},
-    "guest": {"util", "proto"},
-    "driver": {"util", "proto", "journal", "spec", "store", "net", "guest"},
-    "daemon": {"util", "proto", "journal", "spec", "store", "net", "guest", "driver"},
+    "pve": {"util"},
+    "guest": {"util", "proto", "pve"},
+    "driver": {"util", "proto", "journal", "spec", "store", "net", "guest", "pve"},
+    "daemon": {"util", "proto", "journal", "spec", "store", "net", "guest", "driver", "pve"},
     "cli": {"util", "proto", "spec"},
     "runner": set(),
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "guest/base64.h"
+#include "util/base64.h"
 #include "util/auto.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "guest/base64.h"
+#include "util/base64.h"
 #include "util/str.h"
 
 enum {

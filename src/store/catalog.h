@@ -17,7 +17,7 @@
 #include <jansson.h>
 
 #include "store/hold.h"
-#include "store/sha256.h"
+#include "util/sha256.h"
 #include "store/store.h"
 
 struct store { /* fixed by store_open */

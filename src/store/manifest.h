@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "store/sha256.h"
+#include "util/sha256.h"
 #include "store/store.h"
 #include "util/buf.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "guest/agent-parse.h"
-#include "guest/base64.h"
+#include "util/base64.h"
 #include "guest/qga-parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

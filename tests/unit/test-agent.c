@@ -12,7 +12,7 @@
 #include "agent-peer.h"
 #include "guest/agent.h"
 #include "guest/agent-parse.h"
-#include "guest/base64.h"
+#include "util/base64.h"
 #include "guest/wire.h"
 #include "util/auto.h"
 #include "util/io.h"

@@ -3,7 +3,7 @@
 
 #include "agent-peer.h"
 #include "guest/agent.h"
-#include "guest/base64.h"
+#include "util/base64.h"
 #include "guest/install.h"
 #include "guest/wire.h"
 #include "util/auto.h"

@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "agent-peer.h"
-#include "guest/base64.h"
+#include "util/base64.h"
 #include "util/auto.h"
 #include "util/str.h"
 

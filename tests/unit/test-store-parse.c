@@ -5,7 +5,7 @@
 #include "store/ova.h"
 #include "store/probe.h"
 #include "store/qemu_img.h"
-#include "store/sha256.h"
+#include "util/sha256.h"
 #include "store/words.h"
 #include "tap.h"
 #include "util/json.h"

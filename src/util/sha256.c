@@ -1,4 +1,4 @@
-#include "store/sha256.h"
+#include "util/sha256.h"
 
 #include <errno.h>
 #include <stdlib.h>

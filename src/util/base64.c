@@ -1,4 +1,4 @@
-#include "guest/base64.h"
+#include "util/base64.h"
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
