@@ -123,8 +123,7 @@ static void add_boot(const struct qemu_plan *p, struct strv *a)
 		strv_addf(a, "/proc/self/fd/%d", QEMU_FD_INITRD);
 	}
 	strv_add(a, "-append");
-	strv_addf(a, "%s%s", p->image->cmdline ? p->image->cmdline : "",
-		p->kvm ? "" : TCG_CMDLINE);
+	strv_addf(a, "%s%s", p->image->cmdline ? p->image->cmdline : "", p->kvm ? "" : TCG_CMDLINE);
 }
 
 static void add_extras(const struct qemu_plan *p, struct strv *a)
