@@ -22,7 +22,9 @@ from home import Home, Wire
 AGENT_PORT = "org.qemu.guest_agent.bench"
 
 
-def report(name: str, ours: list[float], baseline: list[float], unit: str) -> None:
+def report(
+    name: str, ours: list[float], baseline: list[float], unit: str, **more: float
+) -> None:
     mine, theirs = statistics.median(ours), statistics.median(baseline)
     figures = {
         "name": name,
@@ -31,6 +33,7 @@ def report(name: str, ours: list[float], baseline: list[float], unit: str) -> No
         "unit": unit,
         "ratio": round(theirs / mine, 2) if mine else None,
         "n": len(ours),
+        **more,
     }
     print(json.dumps(figures), flush=True)
 

@@ -20,6 +20,7 @@ struct visit {
 	unsigned vm;
 	const char *user; /* the one asked for, else the VM's default */
 	struct guest *guest;
+	int64_t since_ns;
 };
 
 /* Which args every operation has. */
@@ -52,6 +53,7 @@ static int visit_begin(struct request *rq, const struct where *w, struct visit *
 		goto give_back;
 	v->b.sb->driver->ops->describe(v->b.box, v->vm, &info);
 	v->user = w->user ? w->user : info.user;
+	v->since_ns = now_ns();
 	if (v->b.sb->driver->ops->guest_take(v->b.box, &rq->op, v->vm, &v->guest, e) == 0)
 		return 0;
 	registry_explain(reg, &v->b, e);
@@ -65,6 +67,7 @@ static int visit_end(struct visit *v, int rc, struct err *e)
 {
 	struct registry *reg = v->rq->daemon->registry;
 
+	v->rq->guest_ns += now_ns() - v->since_ns;
 	if (rc < 0 && e->kind == ERR_UNAVAILABLE)
 		v->b.sb->driver->ops->explain(v->b.box, v->vm, e);
 	if (rc < 0)

@@ -139,6 +139,17 @@ static json_t *error_message(const struct request *rq, const struct err *failure
 	return json_pack("{s:s, s:I, s:o}", "type", "error", "id", rq->id, "error", error);
 }
 
+static void add_timing(const struct request *rq, json_t *msg)
+{
+	int64_t total = now_ns() - rq->received_ns;
+
+	if (rq->received_ns && msg)
+		json_object_set_new(msg, "timing",
+			json_pack("{s:I, s:I}", "daemon_us",
+				(json_int_t)((total - rq->guest_ns) / 1000), "guest_us",
+				(json_int_t)(rq->guest_ns / 1000)));
+}
+
 /* The final frame. It has no deadline: a client that is slow to read still gets its answer. */
 static void answer(struct request *rq, json_t *result, const struct err *failure)
 {
@@ -149,6 +160,7 @@ static void answer(struct request *rq, json_t *result, const struct err *failure
 					"result", result ? result : json_object());
 	struct err e;
 
+	add_timing(rq, msg);
 	if (session_send(rq->session, op, msg, none, &e) == 0)
 		return;
 	/* An answer that is too large, or for which there is no memory, becomes an error. */
@@ -299,15 +311,18 @@ int request_start(struct session *s, json_t *msg, struct bytes blob, struct err 
 	json_t *args = NULL;
 	double timeout = 0;
 	json_int_t id;
+	int timing = 0;
 
-	if (json_get(msg, "request", e, "{s:s, s:I, s:s, s?o, s?s, s?F}", "type", &type, "id", &id,
-		    "op", &op, "args", &args, "input", &input, "timeout", &timeout) < 0)
+	if (json_get(msg, "request", e, "{s:s, s:I, s:s, s?o, s?s, s?F, s?b}", "type", &type, "id",
+		    &id, "op", &op, "args", &args, "input", &input, "timeout", &timeout, "timing",
+		    &timing) < 0)
 		return -1;
 	if (id < 1 || id_in_use(s, id))
 		return err_set(e, ERR_INVALID, "request id %lld is in use, or too many are open",
 			(long long)id);
 	if (request_new(s, id, timeout, &rq, e) < 0)
 		return -1;
+	rq->received_ns = timing ? s->received_ns : 0;
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
 		rq->next = s->requests;

@@ -24,6 +24,10 @@ struct request {
 	size_t outstanding;
 	size_t uncredited; /* consumed, but not yet told; the request's own */
 
+	/* for clients that ask how long it took; CLOCK_MONOTONIC */
+	int64_t received_ns; /* 0: not asked */
+	int64_t guest_ns;    /* of that, spent in the guest and on the way there */
+
 	struct request *next; /* in the session */
 };
 

@@ -146,6 +146,7 @@ static int serve(struct session *s, struct err *e)
 			return 0;
 		if (got < 0 && e->sys != EAGAIN)
 			return -1;
+		s->received_ns = now_ns();
 		if (handle_bytes(s, &in, e) < 0)
 			return -1;
 	}

@@ -18,6 +18,7 @@ struct session {
 	struct op op; /* cancelled when the connection or the daemon ends */
 	struct outbox out;
 	bool greeted;
+	int64_t received_ns; /* when bytes came last; the thread's own */
 
 	pthread_mutex_t mu;
 	struct request *requests; /* open ones */

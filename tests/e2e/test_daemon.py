@@ -332,6 +332,21 @@ def test_request_timeout(served: Home) -> None:
     until(lambda: "4321" not in in_guest(served, served.box, "ps"), "the command is killed")
 
 
+def test_timing_is_told_to_those_who_ask(served: Home) -> None:
+    client = wire(served)
+    began = time.monotonic()
+    slow = {"sandbox": served.box, "argv": ["sleep", "0.3"]}
+    timing = client.final(client.request("exec", slow, timing=True))["timing"]
+    whole = (time.monotonic() - began) * 1e6
+    assert timing["guest_us"] >= 300_000
+    assert timing["daemon_us"] > 0
+    assert timing["daemon_us"] + timing["guest_us"] <= whole
+    refused = client.final(client.request("read", {"sandbox": "none"}, timing=True))
+    assert refused["type"] == "error"
+    assert refused["timing"]["guest_us"] == 0
+    assert "timing" not in client.final(client.request("exec", slow))
+
+
 def test_cancelled_exec_kills_its_tree(served: Home) -> None:
     client = wire(served)
     script = "sleep 4322 & (sleep 4322 & sleep 4322)"
