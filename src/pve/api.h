@@ -58,9 +58,10 @@ void pve_api_free(struct pve_api *api); /* nobody may be using it; NULL is fine 
  * *ret becomes the answer's "data" (never NULL: JSON null if there is none); ret may be NULL.
  *
  * With PVE_TWICE the request may safely run twice: it is tried again, within op, when the
- * connection is lost or the server is out of order for a moment. GET always is.
+ * connection is lost or the server is out of order for a moment. GET always is. PVE_STUBBORN: also
+ * after any other 5xx, for removals.
  */
-enum { PVE_TWICE = 1 };
+enum { PVE_TWICE = 1, PVE_STUBBORN = 2 };
 int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,
 	const json_t *params, unsigned flags, json_t **ret, struct err *e);
 

@@ -30,7 +30,7 @@ static bool too_deep(struct bytes in)
 	return false;
 }
 
-int json_parse_object(struct bytes in, json_t **ret, struct err *e)
+static int parse_object(struct bytes in, size_t flags, json_t **ret, struct err *e)
 {
 	json_error_t je;
 	json_t *j;
@@ -38,7 +38,7 @@ int json_parse_object(struct bytes in, json_t **ret, struct err *e)
 	if (too_deep(in))
 		return err_set(
 			e, ERR_INVALID, "not valid JSON: nested deeper than %d", JSON_DEPTH_MAX);
-	j = json_loadb((const char *)in.p, in.len, JSON_REJECT_DUPLICATES, &je);
+	j = json_loadb((const char *)in.p, in.len, JSON_REJECT_DUPLICATES | flags, &je);
 	if (!j)
 		return err_set(e, ERR_INVALID, "not valid JSON: line %d, column %d: %s", je.line,
 			je.column, je.text);
@@ -48,6 +48,16 @@ int json_parse_object(struct bytes in, json_t **ret, struct err *e)
 	}
 	*ret = j;
 	return 0;
+}
+
+int json_parse_object(struct bytes in, json_t **ret, struct err *e)
+{
+	return parse_object(in, 0, ret, e);
+}
+
+int json_parse_object_nul(struct bytes in, json_t **ret, struct err *e)
+{
+	return parse_object(in, JSON_ALLOW_NUL, ret, e);
 }
 
 int json_to_str(const json_t *j, char **ret, struct err *e)

@@ -16,6 +16,8 @@ enum { JSON_DEPTH_MAX = 64 };
 /* Bytes of one JSON object; anything else is ERR_INVALID. Duplicate keys and deep nesting are
  * refused. */
 int json_parse_object(struct bytes in, json_t **ret, struct err *e);
+/* The same, with \u0000 allowed in strings: their length is json_string_length. */
+int json_parse_object_nul(struct bytes in, json_t **ret, struct err *e);
 /* Compact text. */
 int json_to_str(const json_t *j, char **ret, struct err *e);
 /*

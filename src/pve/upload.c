@@ -1,0 +1,135 @@
+/* Uploads: multipart/form-data, streamed from a file, the fields in the order that the server
+ * insists on. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "pve/answer.h"
+#include "pve/api-parts.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+
+enum { PIECE = 256 * 1024, UPLOAD_TRIES = 4, HEAD_ROOM = 8 * 1024 };
+
+struct sending {
+	const struct pve_upload *up;
+	struct bytes before, after; /* the file */
+};
+
+static int send_file(void *arg, struct pve_conn *c, const struct op *op, struct err *e)
+{
+	const struct sending *s = arg;
+	const struct pve_upload *up = s->up;
+	auto_free char *piece = malloc(PIECE);
+	uint64_t at = 0;
+
+	if (!piece)
+		return err_oom(e);
+	if (pve_conn_send(c, op, s->before.p, s->before.len, e) < 0)
+		return -1;
+	while (at < up->size) {
+		uint64_t want = up->size - at < PIECE ? up->size - at : PIECE;
+		ssize_t got = pread(up->fd, piece, (size_t)want, (off_t)at);
+
+		if (got < 0)
+			return err_sys(e, errno, "reading %s", up->name);
+		if (got == 0)
+			return err_set(e, ERR_INVALID, "%s became shorter meanwhile", up->name);
+		if (pve_conn_send(c, op, piece, (size_t)got, e) < 0)
+			return -1;
+		at += (uint64_t)got;
+		if (up->text)
+			op_progress(op, at, up->size, "%s", up->text);
+	}
+	return pve_conn_send(c, op, s->after.p, s->after.len, e);
+}
+
+static int add_field(
+	struct buf *b, const char *boundary, const char *name, const char *value, struct err *e)
+{
+	return buf_printf(b, e, "--%s\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\n%s\r\n",
+		boundary, name, value);
+}
+
+static int make_parts(const struct pve_upload *up, const char *boundary, struct buf *before,
+	struct buf *after, struct err *e)
+{
+	if (strpbrk(up->name, "\"\r\n/\\"))
+		return err_set(e, ERR_INVALID, "%s: not a name for an upload", up->name);
+	if (add_field(before, boundary, "content", up->content, e) < 0)
+		return -1;
+	if (up->sha256 && (add_field(before, boundary, "checksum-algorithm", "sha256", e) < 0 ||
+				  add_field(before, boundary, "checksum", up->sha256, e) < 0))
+		return -1;
+	if (buf_printf(before, e,
+		    "--%s\r\nContent-Disposition: form-data; name=\"filename\"; filename=\"%s\"\r\n"
+		    "Content-Type: application/octet-stream\r\n\r\n",
+		    boundary, up->name) < 0)
+		return -1;
+	return buf_printf(after, e, "\r\n--%s--\r\n", boundary);
+}
+
+static int upload_once(struct pve_api *api, const struct op *op, struct sending *s,
+	const char *boundary, json_t **ret, struct err *e)
+{
+	auto_free char *path = NULL;
+	uint64_t refused = 0;
+
+	if (pve_path(&path, e, "/nodes/%s/storage/%s/upload", s->up->node, s->up->storage) < 0)
+		return -1;
+	for (int i = 0;; i++) {
+		__attribute__((cleanup(pve_wipe))) struct buf head = {0};
+		auto_http_answer struct http_answer a = {0};
+		struct pve_request rq = {.body = send_file, .arg = s};
+		uint64_t used;
+
+		if (!buf_room(&head, HEAD_ROOM))
+			return err_oom(e);
+		if (buf_printf(&head, e, "POST /api2/json%s HTTP/1.1\r\n", path) < 0 ||
+			pve_headers(api, op, false, refused, &head, &used, e) < 0 ||
+			buf_printf(&head, e,
+				"Content-Type: multipart/form-data; boundary=%s\r\n"
+				"Content-Length: %" PRIu64 "\r\n\r\n",
+				boundary, s->before.len + s->up->size + s->after.len) < 0)
+			return -1;
+		rq.head = buf_bytes(&head);
+		if (pve_exchange(api, op, &rq, &a, e) < 0)
+			return -1;
+		if (a.status != 401 || i > 0 || api->token)
+			return answer_read(&a, ret, e);
+		refused = used;
+	}
+}
+
+int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload *up, struct err *e)
+{
+	auto_buf struct buf before = {0}, after = {0};
+	struct sending s = {.up = up};
+	uint8_t noise[16];
+	char boundary[64] = "moat-", hex[33];
+
+	if (getrandom(noise, sizeof(noise), 0) != (ssize_t)sizeof(noise))
+		return err_sys(e, errno, "getrandom");
+	str_hex(noise, sizeof(noise), hex);
+	strncat(boundary, hex, sizeof(boundary) - strlen(boundary) - 1);
+	if (make_parts(up, boundary, &before, &after, e) < 0)
+		return -1;
+	s.before = buf_bytes(&before);
+	s.after = buf_bytes(&after);
+	/* Twice the same file under the same name is one file. */
+	for (int i = 0;; i++) {
+		auto_json json_t *upid = NULL;
+
+		if (upload_once(api, op, &s, boundary, &upid, e) == 0 &&
+			pve_task_wait(api, op, upid, e) == 0)
+			return 0;
+		if (i + 1 >= UPLOAD_TRIES || e->kind != ERR_UNAVAILABLE)
+			return err_wrap(e, "uploading %s to storage %s", up->name, up->storage);
+		if (op_pause(op, 0.2 * (1 << i), e) < 0)
+			return -1;
+	}
+}
