@@ -32,6 +32,22 @@ IOV_MAX = 64
 Progress = Callable[[Message], None]
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is asked of the daemon: an operation, its arguments and input, its time limit."""
+
+    op: str
+    args: dict[str, Any]
+    input: bytes | None = None
+    timeout: float | None = None
+    progress: Progress | None = None
+
+    @property
+    def fits(self) -> bool:
+        """All of the input goes into the request's own frame."""
+        return self.input is None or len(self.input) <= BLOB_MAX
+
+
 @dataclass
 class Reply:
     """What a request gave back."""
@@ -157,11 +173,12 @@ class Connection:
             MoatError: the operation failed. Kind `unavailable` if the connection is lost.
             ValueError: the arguments do not fit into a frame.
         """
-        call = await self.start(op, args, input=input, timeout=timeout, progress=progress)
+        request = Request(op, args, input, timeout, progress)
+        call = await self.start(request)
         limit = None if timeout is None else timeout + TIMEOUT_GRACE
         try:
             with anyio.fail_after(limit):
-                if input is not None and len(input) > BLOB_MAX:
+                if input is not None and not request.fits:
                     await call.send_input(memoryview(input))
                 return await call.wait()
         except TimeoutError:
@@ -171,26 +188,18 @@ class Connection:
         finally:
             call.cancel()  # does nothing when the call is finished
 
-    async def start(
-        self,
-        op: str,
-        args: dict[str, Any],
-        *,
-        input: bytes | None = None,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-    ) -> Call:
+    async def start(self, request: Request) -> Call:
         """Send a request. Input that does not fit into one frame is left to `Call.send_input`."""
         await self._slots.acquire()
-        call = Call(self, self._next_id, self._window, progress)
-        message: Message = {"type": "request", "id": call.id, "op": op, "args": args}
+        call = Call(self, self._next_id, self._window, request.progress)
+        message: Message = {"type": "request", "id": call.id, "op": request.op}
+        message["args"] = request.args
         blob = b""
-        if input is not None:
-            fits = len(input) <= BLOB_MAX
-            message["input"] = "blob" if fits else "stream"
-            blob = input if fits else b""
-        if timeout is not None:
-            message["timeout"] = timeout
+        if request.input is not None:
+            message["input"] = "blob" if request.fits else "stream"
+            blob = request.input if request.fits else b""
+        if request.timeout is not None:
+            message["timeout"] = request.timeout
         try:
             self.send(message, blob)
         except BaseException:

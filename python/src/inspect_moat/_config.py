@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +25,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from typing_extensions import Self
 
 from ._checks import (
     NicView,
@@ -70,7 +71,30 @@ class SpecModel(BaseModel):
         return hash((type(self), self.model_dump_json()))
 
 
-class VmSource(SpecModel):
+class OneOf(BaseModel):
+    """For models of which exactly one field must be set."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        check_one_source(self)
+        return self
+
+
+class Address(BaseModel):
+    """What network cards have in all specifications."""
+
+    mac: MacAddress | None = None
+    ipv4: IPv4Address | IPv6Address | None = None
+    vlan_tag: int | None = Field(default=None, ge=1, le=4094, strict=True)
+
+    @model_validator(mode="after")
+    def _static_address_needs_mac(self) -> Self:
+        if self.ipv4 is not None and self.mac is None:
+            raise ValueError("ipv4: a static address needs a mac as well")
+        return self
+
+
+class VmSource(SpecModel, OneOf):
     """Where a VM's disk comes from: exactly one of these.
 
     Attributes:
@@ -85,13 +109,8 @@ class VmSource(SpecModel):
     ova: Path | None = None
     existing_vm_template_tag: str | None = None
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> VmSource:
-        check_one_source(self)
-        return self
 
-
-class VmNic(SpecModel):
+class VmNic(SpecModel, Address):
     """A network card.
 
     Attributes:
@@ -102,15 +121,7 @@ class VmNic(SpecModel):
     """
 
     vnet: str
-    mac: MacAddress | None = None
     ipv4: IPv4Address | None = None
-    vlan_tag: int | None = Field(default=None, ge=1, le=4094, strict=True)
-
-    @model_validator(mode="after")
-    def _static_address_needs_mac(self) -> VmNic:
-        if self.ipv4 is not None and self.mac is None:
-            raise ValueError("ipv4: a static address needs a mac as well")
-        return self
 
 
 class HealthCheck(SpecModel):

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 
-from ._checks import NicView, SubnetView, VmView, VnetView, check_one_source, check_sandbox
-from ._config import HealthCheck, MacAddress, OsType, VmName
+from ._checks import NicView, SubnetView, VmView, VnetView, check_sandbox
+from ._config import Address, HealthCheck, OneOf, OsType, VmName
 
 DEFAULT_PORT = 8006
 
@@ -61,32 +61,18 @@ class SdnConfig(_ProxmoxModel):
 SdnConfigType = SdnConfig | Literal["auto"] | None
 
 
-class VmSourceConfig(_ProxmoxModel):
+class VmSourceConfig(_ProxmoxModel, OneOf):
     """Where a VM's disk comes from: exactly one of these."""
 
     existing_vm_template_tag: str | None = None
     ova: Path | None = None
     built_in: str | None = None
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> VmSourceConfig:
-        check_one_source(self)
-        return self
 
-
-class VmNicConfig(_ProxmoxModel):
+class VmNicConfig(_ProxmoxModel, Address):
     """A network card; a static address needs a MAC address."""
 
     vnet_alias: str
-    mac: MacAddress | None = None
-    ipv4: IPvAnyAddress | None = None
-    vlan_tag: int | None = Field(default=None, ge=1, le=4094, strict=True)
-
-    @model_validator(mode="after")
-    def _static_address_needs_mac(self) -> VmNicConfig:
-        if self.ipv4 is not None and self.mac is None:
-            raise ValueError("ipv4: a static address needs a mac as well")
-        return self
 
 
 class VmConfig(_ProxmoxModel):

@@ -24,7 +24,7 @@ from inspect_ai.util import (
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
-from ._client import Connection, Reply
+from ._client import Connection, Reply, Request
 from ._config import describe
 from ._connect import connect
 from ._daemon import find_binary
@@ -381,7 +381,7 @@ async def _up(connection: Connection, args: dict[str, Any]) -> dict[str, Any]:
     Inspect does not clean up after a sample_init that did not return. The daemon removes what was
     half made; what was finished in the very moment of the cancellation is removed here.
     """
-    call = await connection.start("up", args)
+    call = await connection.start(Request("up", args))
     try:
         return (await call.wait()).result
     except BaseException:
