@@ -164,8 +164,8 @@ static int look_up(const char *who, struct user_text passwd, struct user_text gr
 	u->uid = uid;
 	u->gid = uid == 0 || group_exists(group, uid) ? uid : NO_GROUP;
 	if (uid == 0) {
-		strcpy(u->name, "root");
-		strcpy(u->home, "/root");
+		memcpy(u->name, "root", sizeof("root"));
+		memcpy(u->home, "/root", sizeof("/root"));
 	}
 	return 0;
 }
@@ -174,9 +174,7 @@ int user_in(const char *who, struct user_text passwd, struct user_text group, st
 {
 	int error;
 
-	memset(ret, 0, sizeof(*ret));
-	strcpy(ret->home, "/");
-	strcpy(ret->shell, "/bin/sh");
+	*ret = (struct user){.home = "/", .shell = "/bin/sh"};
 	error = look_up(who, passwd, group, ret);
 	if (error)
 		return error;

@@ -162,21 +162,6 @@ static int seal(const struct op *op, const char *dir, json_t *m, char ret_digest
 	return sync_dir(dir, e);
 }
 
-/* 1: held; 0: there is no such image. Waits while someone is just removing it. */
-static int hold_image(const struct op *op, const char *dir, int *ret_fd, struct err *e)
-{
-	for (;;) {
-		enum hold got = hold_dir(dir, HOLD_SHARED, ret_fd, e);
-
-		if (got == HOLD_FAILED)
-			return -1;
-		if (got != HOLD_BUSY)
-			return got == HOLD_OK;
-		if (op_pause(op, 0.05, e) < 0)
-			return err_wrap(e, "waiting for the removal of %s", dir);
-	}
-}
-
 /* Moves out to its place. If an image with this content is there already, that one is it. */
 static int place(
 	const struct op *op, struct draft *d, const char *dir, int *ret_hold, struct err *e)
@@ -193,7 +178,7 @@ static int place(
 		}
 		if (errno != EEXIST && errno != ENOTEMPTY)
 			return err_sys(e, errno, "%s", dir);
-		got = hold_image(op, dir, ret_hold, e);
+		got = hold_wait(op, dir, ret_hold, e);
 		if (got != 0)
 			return got < 0 ? -1 : 0;
 	}
@@ -240,7 +225,7 @@ int draft_name_existing(const struct op *op, struct draft *d, const char *digest
 
 	if (catalog_image_dir(d->st, digest, &dir, e) < 0)
 		return -1;
-	got = hold_image(op, dir, &hold, e);
+	got = hold_wait(op, dir, &hold, e);
 	if (got != 1)
 		return got;
 	return name_held(d, digest, name, ret, e) < 0 ? -1 : 1;

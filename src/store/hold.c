@@ -8,6 +8,8 @@
 #include "util/auto.h"
 #include "util/str.h"
 
+#define LOOK_AGAIN 0.01
+
 enum hold hold_file(const char *path, enum hold_mode mode, int *ret_fd, struct err *e)
 {
 	auto_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -37,4 +39,18 @@ enum hold hold_dir(const char *dir, enum hold_mode mode, int *ret_fd, struct err
 	if (str_printf(&path, e, "%s/lock", dir) < 0)
 		return HOLD_FAILED;
 	return hold_file(path, mode, ret_fd, e);
+}
+
+int hold_wait(const struct op *op, const char *dir, int *ret_fd, struct err *e)
+{
+	for (;;) {
+		enum hold got = hold_dir(dir, HOLD_SHARED, ret_fd, e);
+
+		if (got == HOLD_FAILED)
+			return -1;
+		if (got != HOLD_BUSY)
+			return got == HOLD_OK;
+		if (op_pause(op, LOOK_AGAIN, e) < 0)
+			return err_wrap(e, "waiting for the removal of %s", dir);
+	}
 }

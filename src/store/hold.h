@@ -24,3 +24,5 @@ enum hold_mode { HOLD_SHARED, HOLD_ALONE };
 enum hold hold_file(const char *path, enum hold_mode mode, int *ret_fd, struct err *e);
 /* The same for a directory, through the file "lock" in it. */
 enum hold hold_dir(const char *dir, enum hold_mode mode, int *ret_fd, struct err *e);
+/* A shared hold of a directory, after those who have it alone. 1: held; 0: there is none. */
+int hold_wait(const struct op *op, const char *dir, int *ret_fd, struct err *e);

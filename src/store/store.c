@@ -189,17 +189,11 @@ int store_list(struct store *st, struct image_list *ret, struct err *e)
 static int hold_for_use(const char *dir, const char *ref, int *ret_fd, struct err *e)
 {
 	struct op brief = op_for_cleanup(2);
+	int got = hold_wait(&brief, dir, ret_fd, e);
 
-	for (;;) {
-		enum hold got = hold_dir(dir, HOLD_SHARED, ret_fd, e);
-
-		if (got == HOLD_FAILED)
-			return -1;
-		if (got != HOLD_BUSY)
-			return got == HOLD_OK;
-		if (op_pause(&brief, 0.01, e) < 0)
-			return err_set(e, ERR_BUSY, "image %s is being removed", ref);
-	}
+	if (got < 0 && e->kind == ERR_TIMEOUT)
+		return err_set(e, ERR_BUSY, "image %s is being removed", ref);
+	return got;
 }
 
 int store_use(struct store *st, const char *ref, struct image **ret, struct image_use **ret_use,
