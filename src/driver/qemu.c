@@ -164,8 +164,7 @@ static int init_vm(struct qemu_box *b, const struct op *op, size_t i, struct err
 		.stop_fd = -1,
 		.dead_fd = -1,
 		.console = CAPLOG_NONE,
-		.backend = CAPLOG_NONE,
-		.opening = {.fd = -1}};
+		.backend = CAPLOG_NONE};
 	pthread_mutex_init(&vm->mu, NULL);
 	b->n_vms = i + 1;
 	if (turn_init(&vm->opening, e) < 0)

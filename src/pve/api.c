@@ -93,7 +93,6 @@ int pve_api_new(const struct pve_access *a, struct pve_api **ret, struct err *e)
 
 	if (!api)
 		return err_oom(e);
-	api->login.fd = -1;
 	pthread_mutex_init(&api->mu, NULL);
 	if (a->host[0] == '\0' || strpbrk(a->host, "/@?# \r\n"))
 		return err_set(e, ERR_INVALID, "host: not a host name or address");
