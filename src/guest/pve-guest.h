@@ -1,0 +1,31 @@
+/*
+ * pve-guest.h - the way into a VM on a Proxmox VE server: agent calls through its API, and a kept
+ * channel over the VM's second serial port where commands come often.
+ */
+#pragma once
+
+#include "guest/guest.h"
+#include "pve/api.h"
+
+/* The VM; all of it outlives the guest. */
+struct pve_guest_vm {
+	struct pve_api *api;
+	const char *node, *name; /* name: for messages */
+	unsigned vmid;
+	bool windows;
+	const char *runner_path; /* moat-guest, or NULL if it is not installed */
+	bool serial1;            /* the VM has serial1: socket */
+	const char *iso_storage; /* takes ISO images; NULL: none does */
+	const char *cdrom;       /* an empty drive since boot, "sata5"; NULL: none */
+	/* Journals an ISO image ("local:iso/x.iso") before it is uploaded, and forgets it once it
+	 * is gone. */
+	int (*iso_intent)(void *arg, const char *volid, int64_t *ret_row, struct err *e);
+	void (*iso_gone)(void *arg, int64_t row);
+	void *arg;
+};
+
+/* Returns when the guest agent answers; op says how long that may take. */
+int pve_guest_open(
+	const struct pve_guest_vm *vm, const struct op *op, struct guest **ret, struct err *e);
+/* The VM went back to a snapshot, or was reset: nothing that was in the guest is certain. */
+void pve_guest_forget(struct guest *g);
