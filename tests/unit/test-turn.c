@@ -66,13 +66,13 @@ struct in_line {
 
 static void *stand_in_line(void *arg)
 {
-	struct in_line *self = arg;
+	struct in_line *me = arg;
 	struct op op = op_for_cleanup(60);
 	struct err e;
 
-	if (turn_take(self->turn, &op, &e) == 0) {
-		self->place = (*self->next)++;
-		turn_give(self->turn);
+	if (turn_take(me->turn, &op, &e) == 0) {
+		me->place = (*me->next)++;
+		turn_give(me->turn);
 	}
 	return NULL;
 }
