@@ -1,0 +1,1 @@
+"""A server that behaves as the Proxmox VE API does, for tests."""

@@ -1,0 +1,118 @@
+"""Methods of storages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .app import Call, route
+from .errors import fail
+from .tasks import Task
+
+STORAGE = "/nodes/{node}/storage/{storage}"
+AUDIT = ("Datastore.Audit", "Datastore.AllocateSpace")
+
+
+@route("GET /nodes/{node}/storage")
+async def storages(call: Call) -> Any:
+    call.state.node(call["node"])
+    rows = []
+    for storage in call.state.storages[call["node"]].values():
+        if not any(
+            call.app.auth.may(call.user, f"/storage/{storage.name}", name) for name in AUDIT
+        ):
+            continue
+        wanted = str(call.get("content") or "").replace(";", ",").split(",")
+        if call.get("storage") not in (None, storage.name) or (
+            wanted != [""] and not set(wanted) & set(storage.content)
+        ):
+            continue
+        if call.get("enabled") and not storage.enabled:
+            continue
+        rows.append(storage.row())
+    return rows
+
+
+@route("GET /storage")
+async def definitions(call: Call) -> Any:
+    node = next(iter(call.state.nodes))
+    return [
+        {
+            "storage": storage.name,
+            "type": storage.kind,
+            "content": ",".join(sorted(storage.content)),
+            "digest": "0" * 40,
+        }
+        for storage in call.state.storages[node].values()
+        if any(call.app.auth.may(call.user, f"/storage/{storage.name}", name) for name in AUDIT)
+    ]
+
+
+@route("GET /storage/{storage}", "/storage/{storage}", "Datastore.Allocate")
+async def definition(call: Call) -> Any:
+    node = next(iter(call.state.nodes))
+    storage = call.state.storage(node, call["storage"])
+    return {
+        "storage": storage.name,
+        "type": storage.kind,
+        "content": ",".join(sorted(storage.content)),
+        "digest": "0" * 40,
+    }
+
+
+@route(f"GET {STORAGE}/status", "/storage/{storage}", *AUDIT, any_of=True)
+async def status(call: Call) -> Any:
+    row = call.state.storage(call["node"], call["storage"]).row()
+    return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
+
+
+@route(f"GET {STORAGE}/content", "/storage/{storage}", *AUDIT, any_of=True)
+async def content(call: Call) -> Any:
+    storage = call.state.storage(call["node"], call["storage"])
+    return [
+        volume.row()
+        for volume in storage.volumes.values()
+        if call.get("content") in (None, volume.content) and call.get("vmid") in (None, volume.vmid)
+    ]
+
+
+def volid_of(call: Call) -> str:
+    volume = str(call["volume"])
+    return volume if ":" in volume else f"{call['storage']}:{volume}"
+
+
+@route(f"GET {STORAGE}/content/{{volume}}", "/storage/{storage}", *AUDIT, any_of=True)
+async def volume(call: Call) -> Any:
+    found = call.state.volume(call["node"], volid_of(call))
+    if found is None:
+        raise fail(f"volume '{volid_of(call)}' does not exist")
+    return {"path": str(found.path), "size": found.size, "used": found.size, "format": found.form}
+
+
+@route(f"DELETE {STORAGE}/content/{{volume}}", "/storage/{storage}", *AUDIT, any_of=True)
+async def delete(call: Call) -> Any:
+    call.state.storage(call["node"], call["storage"])
+    volid = volid_of(call)
+    if volid.split(":")[0] != call["storage"]:
+        raise fail(f"storage ID missmatch ({volid.split(':')[0]} != {call['storage']}")
+    found = call.state.volume(call["node"], volid)
+    if found is not None and found.content in ("iso", "import", "vztmpl"):
+        call.require(f"/storage/{call['storage']}", "Datastore.AllocateTemplate")
+
+    async def work(task: Task) -> None:
+        # A volume that is not there is no error.
+        call.state.drop_volume(call["node"], volid)
+        task.say(f"Removed volume '{volid}'")
+
+    return call.task(
+        "imgdel", volid.split(":", 1)[1].replace("/", "\\x2f") + f"@{call['storage']}", work
+    )
+
+
+@route(f"GET {STORAGE}/import-metadata", "/storage/{storage}", *AUDIT, any_of=True)
+async def import_metadata(call: Call) -> Any:
+    from .ova import metadata
+
+    found = call.state.volume(call["node"], volid_of(call))
+    if found is None:
+        raise fail(f"volume '{volid_of(call)}' does not exist")
+    return metadata(found)

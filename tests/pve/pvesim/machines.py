@@ -1,0 +1,124 @@
+"""What runs behind the VMs: nothing, or QEMU. This file is the nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .agent import Agent, FakeAgent
+from .config import Configurer
+from .errors import TaskFailed
+from .formats import split_list
+from .state import Vm
+from .tasks import Task
+
+if TYPE_CHECKING:
+    from .app import App
+
+
+class Machine:
+    """A VM that is switched on, but is only a word."""
+
+    def __init__(self, vm: Vm) -> None:
+        self.pid = 20000 + vm.vmid
+        self.agent: Agent = FakeAgent(vm.name())
+        # Set by a test: from when on the agent is there, and whether it has gone.
+        self.agent_from = 0.0
+        self.agent_gone = False
+
+    def serial(self, number: int) -> str:
+        """The path of a serial port's socket, or nothing."""
+        return ""
+
+
+class Machines:
+    """Starts and stops; the real ones build on this."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.boot_seconds = 0.0
+
+    async def start(self, vm: Vm, task: Task) -> None:
+        Configurer(self.app, vm, "root@pam").apply_pending()
+        for key, parts in vm.nets().items():
+            bridge = parts.get("bridge", "")
+            if bridge and not self.app.sdn.bridge_exists(vm.node, bridge):
+                raise TaskFailed(f"bridge '{bridge}' does not exist")
+            if bridge:
+                self.app.sdn.next_address(vm, bridge, next(iter(parts.values())))
+            task.say(f"{key} is on {bridge}")
+        for parts in vm.drives().values():
+            volid = parts.get("file", "")
+            if ":" in volid and self.app.state.volume(vm.node, volid) is None:
+                raise TaskFailed(f"volume '{volid}' does not exist")
+        node = self.app.state.node(vm.node)
+        if self.app.state.memory_used(node.name) + vm.memory() > node.memory:
+            raise TaskFailed(
+                "start failed: QEMU exited with code 1: cannot set up guest memory: "
+                "Cannot allocate memory"
+            )
+        vm.machine = await self.launch(vm)
+        vm.machine.agent_from = time.monotonic() + self.boot_seconds * self.app.scale
+        vm.running, vm.paused, vm.started = True, False, time.time()
+
+    async def launch(self, vm: Vm) -> Any:
+        return Machine(vm)
+
+    async def stop(self, vm: Vm) -> None:
+        await self.end(vm)
+        vm.running, vm.paused, vm.machine = False, False, None
+        Configurer(self.app, vm, "root@pam").apply_pending()
+
+    async def end(self, vm: Vm) -> None:
+        """Ends what runs."""
+
+    async def shutdown(self, vm: Vm, seconds: float) -> bool:
+        await self.stop(vm)
+        return True
+
+    async def reset(self, vm: Vm) -> None:
+        if isinstance(vm.machine, Machine):
+            vm.machine = await self.launch(vm)
+
+    async def pause(self, vm: Vm, paused: bool) -> None:
+        vm.paused = paused
+
+    async def changed(self, vm: Vm, params: dict[str, Any]) -> None:
+        """A running VM's configuration has changed: discs, network cards."""
+
+    async def snapshot(self, vm: Vm, name: str, with_state: bool) -> Any:
+        if not vm.running or not with_state or vm.machine is None:
+            return None
+        return {"files": dict(vm.machine.agent.files), "disks": self.disks(vm)}
+
+    async def rollback(self, vm: Vm, name: str, entry: dict[str, Any]) -> None:
+        state = entry["state"]
+        if state is None:
+            await self.stop(vm)
+            return
+        if not vm.running:
+            vm.machine = await self.launch(vm)
+            vm.running, vm.started = True, time.time()
+        vm.machine.agent.files = dict(state["files"])
+
+    async def drop_snapshot(self, vm: Vm, name: str) -> None:
+        """Forgets a snapshot's data."""
+
+    async def forget(self, vm: Vm) -> None:
+        """The VM is being removed."""
+
+    def disks(self, vm: Vm) -> list[str]:
+        return [
+            split_list(str(value), "file").get("file", "")
+            for key, value in vm.config.items()
+            if key in vm.drives()
+        ]
+
+    def copy_disk(self, source: Path, target: Path, linked: bool) -> None:
+        """A clone's disk."""
+
+    async def close(self) -> None:
+        for vm in self.app.state.vms.values():
+            if vm.running:
+                await self.end(vm)

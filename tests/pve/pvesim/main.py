@@ -1,0 +1,180 @@
+"""Runs one server: options, certificate, sockets; until a signal or its input ends."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import api_agent, api_base, api_power, api_sdn, api_storage, api_vm
+from .app import App
+from .control import Control
+from .http import Front
+from .machines import Machines
+from .state import GIB, Node
+
+MODULES = (api_agent, api_base, api_power, api_sdn, api_storage, api_vm)
+STREAM_LIMIT = 1 << 17
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="server.py", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 for any")
+    parser.add_argument("--dir", help="working directory; a temporary one if not given")
+    parser.add_argument("--vms", choices=("none", "qemu"), default="none")
+    parser.add_argument("--nodes", default="pve", help="names of nodes, with commas")
+    parser.add_argument("--memory", type=int, default=64, help="GiB of each node")
+    parser.add_argument("--cpus", type=int, default=16)
+    parser.add_argument("--user", default="root@pam")
+    parser.add_argument("--password", help="one is made up if not given")
+    parser.add_argument("--token", help="ID=SECRET of an API token of the user")
+    parser.add_argument("--pve-version", default="9.2")
+    parser.add_argument(
+        "--time-scale", type=float, default=1.0, help="of the genuine server's delays"
+    )
+    parser.add_argument(
+        "--idle", type=float, default=5.0, help="seconds until an idle connection is closed"
+    )
+    parser.add_argument("--task-time", type=float, default=0.1, help="seconds that a task takes")
+    parser.add_argument(
+        "--agent-latency", type=float, default=0.0, help="seconds that an agent call costs"
+    )
+    parser.add_argument(
+        "--rollback-hold",
+        type=float,
+        default=2.0,
+        help="seconds that a rollback holds the lock for",
+    )
+    parser.add_argument("--plain", action="store_true", help="without TLS")
+    parser.add_argument("--kernel", help="for --vms qemu")
+    parser.add_argument("--initrd", help="for --vms qemu")
+    parser.add_argument(
+        "--print-json", action="store_true", help="where the server is, in one line"
+    )
+    parser.add_argument("--die-with-stdin", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def certificate(folder: Path) -> tuple[Path, Path, str]:
+    """A self-signed certificate of its own, and its fingerprint."""
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command = ["openssl", "req", "-x509", *curve, "-days", "30", "-subj", "/CN=pve.test"]
+    names = ["-addext", "subjectAltName=DNS:localhost,DNS:pve.test,IP:127.0.0.1"]
+    subprocess.run(
+        [*command, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True
+    )
+    der = ssl.PEM_cert_to_DER_cert(cert.read_text())
+    digest = hashlib.sha256(der).hexdigest().upper()
+    return key, cert, ":".join(digest[i : i + 2] for i in range(0, 64, 2))
+
+
+async def until_told() -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+def watch_stdin() -> None:
+    """The server is not to outlive whoever started it."""
+
+    def gone() -> None:
+        if not os.read(0, 4096):
+            os.kill(os.getpid(), signal.SIGTERM)
+            asyncio.get_running_loop().remove_reader(0)
+
+    asyncio.get_running_loop().add_reader(0, gone)
+
+
+async def run(options: argparse.Namespace, folder: Path) -> None:
+    nodes = [Node(name, options.memory * GIB, options.cpus) for name in options.nodes.split(",")]
+    options.fingerprint = ""
+    context: ssl.SSLContext | None = None
+    cert: Path | None = None
+    if not options.plain:
+        key, cert, options.fingerprint = certificate(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+    app = App(options, folder, nodes)
+    app.rollback_hold = options.rollback_hold
+    app.machines = machines_of(options, app)
+    app.auth.passwords[options.user] = options.password or secrets.token_urlsafe(18)
+    if options.token:
+        name, _, secret = options.token.partition("=")
+        app.auth.tokens[f"{options.user}!{name}"] = {"secret": secret, "privsep": False}
+    if options.agent_latency:
+        app.faults.add(
+            {"path": "/agent/", "action": "latency", "seconds": options.agent_latency, "times": -1}
+        )
+    front = Front(app.handle, options.idle)
+    app.front = front
+    server = await asyncio.start_server(
+        front.serve, options.host, options.port, ssl=context, limit=STREAM_LIMIT, backlog=512
+    )
+    socket_path = folder / "control"
+    control = await asyncio.start_unix_server(Control(app, front).serve, socket_path)
+    where: dict[str, Any] = {
+        "host": options.host,
+        "port": server.sockets[0].getsockname()[1],
+        "fingerprint": options.fingerprint,
+        "certificate": str(cert or ""),
+        "user": options.user,
+        "password": app.auth.passwords[options.user],
+        "node": nodes[0].name,
+        "control": str(socket_path),
+        "dir": str(folder),
+    }
+    if options.print_json:
+        print(json.dumps(where), flush=True)
+    else:
+        print(
+            f"listening on {where['host']}:{where['port']}, control socket {socket_path}",
+            flush=True,
+        )
+    if options.die_with_stdin:
+        watch_stdin()
+    await until_told()
+    server.close()
+    control.close()
+    await app.machines.close()
+
+
+def machines_of(options: argparse.Namespace, app: App) -> Machines:
+    if options.vms == "none":
+        return Machines(app)
+    from .qemu import QemuMachines
+
+    return QemuMachines(app)
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    folder = (
+        Path(options.dir) if options.dir else Path(tempfile.mkdtemp(prefix="pves-", dir="/tmp"))
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(run(options, folder))
+    finally:
+        if not options.dir:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Tasks: work that goes on after the call that started it has been answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .errors import ApiError, TaskFailed
+
+Work = Callable[["Task"], Awaitable[None]]
+
+
+class Task:
+    """One task; it is known by its UPID for as long as the server runs."""
+
+    def __init__(self, node: str, kind: str, ident: str, user: str, pid: int, pstart: int) -> None:
+        self.node = node
+        self.kind = kind
+        self.ident = ident
+        self.user = user
+        self.pid = pid
+        self.pstart = pstart
+        self.start = time.time()
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self.end: float | None = None
+        self.exit = ""
+        self.log: list[str] = []
+        self.left = 0.0
+        self.upid = (
+            f"UPID:{node}:{pid:08X}:{pstart:08X}:{int(self.start):08X}:{kind}:{ident}:{user}:"
+        )
+
+    async def spend(self) -> None:
+        """The time that this kind of task takes."""
+        left, self.left = self.left, 0.0
+        await asyncio.sleep(left)
+
+    def say(self, line: str) -> None:
+        self.log.append(line)
+
+    def finish(self, status: str) -> None:
+        self.exit = status
+        self.end = time.time()
+        self.seconds = time.monotonic() - self.began
+        self.log.append(f"TASK {status}" if status == "OK" else f"TASK ERROR: {status}")
+
+    def row(self) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "upid": self.upid,
+            "node": self.node,
+            "pid": self.pid,
+            "pstart": self.pstart,
+            "starttime": int(self.start),
+            "type": self.kind,
+            "id": self.ident,
+            "user": self.user,
+        }
+        if self.end is not None:
+            row.update(endtime=int(self.end), status=self.exit)
+        return row
+
+    def status(self) -> dict[str, Any]:
+        row = self.row()
+        row["status"] = "running" if self.end is None else "stopped"
+        row.pop("endtime", None)
+        if self.end is not None:
+            row["exitstatus"] = self.exit
+        return row
+
+
+class Tasks:
+    """All tasks of one server."""
+
+    def __init__(self, seconds: float) -> None:
+        self.by_upid: dict[str, Task] = {}
+        self.running: dict[str, asyncio.Task[None]] = {}
+        self.seconds = seconds
+        # Seconds of a kind of task, and what the next tasks of a kind end with.
+        self.seconds_of: dict[str, float] = {}
+        self.failures: list[dict[str, Any]] = []
+        self.next_pid = 4096
+
+    def start(
+        self, node: str, kind: str, ident: str, user: str, work: Work, early: bool = False
+    ) -> str:
+        """Starts work. With `early` it shows effects first and calls spend() itself."""
+        self.next_pid += 7
+        # The start time in ticks outgrows eight digits on machines that run for long.
+        task = Task(node, kind, ident, user, self.next_pid, 0x1A2B0000 + self.next_pid)
+        self.by_upid[task.upid] = task
+        self.running[task.upid] = asyncio.create_task(self.run(task, work, early))
+        return task.upid
+
+    async def run(self, task: Task, work: Work, early: bool) -> None:
+        status = "OK"
+        try:
+            seconds = self.seconds_of.get(task.kind, self.seconds)
+            await asyncio.sleep(seconds / 5)
+            task.left = seconds - seconds / 5
+            if not early:
+                await task.spend()
+            self.fail_if_told(task, "before")
+            await work(task)
+            await task.spend()
+            self.fail_if_told(task, "after")
+        except asyncio.CancelledError:
+            status = "received interrupt"
+        except (TaskFailed, ApiError) as why:
+            status = str(why).strip() or "unexpected status"
+        except Exception as why:  # a bug here must show in the test that met it
+            status = f"internal error: {why!r}"
+        task.finish(status)
+        self.running.pop(task.upid, None)
+
+    def fail_if_told(self, task: Task, when: str) -> None:
+        for rule in self.failures:
+            if rule["kind"] not in ("*", task.kind) or rule.get("when", "before") != when:
+                continue
+            if rule.get("id", "") not in ("", task.ident):
+                continue
+            if rule["skip"] > 0:
+                rule["skip"] -= 1
+                continue
+            if rule["times"] == 0:
+                continue
+            rule["times"] -= 1
+            raise TaskFailed(str(rule["status"]))
+
+    def get(self, upid: str) -> Task:
+        task = self.by_upid.get(upid)
+        if task is None:
+            if not upid.startswith("UPID:") or upid.count(":") != 8:
+                raise ApiError(500, f"unable to parse worker upid '{upid}'")
+            raise ApiError(500, "no such task")
+        return task
+
+    def stop(self, upid: str) -> None:
+        self.get(upid)
+        if upid in self.running:
+            self.running[upid].cancel()
