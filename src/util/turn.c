@@ -61,7 +61,7 @@ static bool try_take(struct turn *t)
 	return take_or_queue(t, &nobody);
 }
 
-/* False: the turn came in this very moment. */
+/* False: the turn came, perhaps in this very moment. */
 static bool leave_queue(struct turn *t, struct turn_waiter *w)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&t->mu);
@@ -84,6 +84,7 @@ int turn_take(struct turn *t, const struct op *op, struct err *e)
 {
 	auto_fd int bell = -1;
 	struct turn_waiter w = {0};
+	int rc;
 
 	if (try_take(t))
 		return 0;
@@ -93,11 +94,10 @@ int turn_take(struct turn *t, const struct op *op, struct err *e)
 	w.bell = bell;
 	if (take_or_queue(t, &w))
 		return 0;
-	if (op_wait_fd(op, bell, POLLIN, e) == 0)
-		return 0;
-	if (!leave_queue(t, &w))
+	rc = op_wait_fd(op, bell, POLLIN, e);
+	if (!leave_queue(t, &w) && rc < 0)
 		turn_give(t); /* to the next: our operation has ended */
-	return -1;
+	return rc;
 }
 
 void turn_give(struct turn *t)
@@ -114,7 +114,7 @@ void turn_give(struct turn *t)
 	if (!t->first)
 		t->last = NULL;
 	w->ours = true;
-	/* Under the lock: as soon as it is not held, the waiter may give up and be gone. */
+	/* Under the lock, which the waiter takes before it goes. */
 	if (write(w->bell, &one, sizeof(one)) < 0)
 		abort(); /* an eventfd with room: cannot fail */
 }
