@@ -12,7 +12,11 @@ class AgentError(Exception):
 
 
 class AgentSilent(Exception):
-    """Nobody answered."""
+    """Nobody answered; `waited` says that the time for it is over already."""
+
+    def __init__(self, waited: bool = False) -> None:
+        super().__init__()
+        self.waited = waited
 
 
 class NoProgram(Exception):

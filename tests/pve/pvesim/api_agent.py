@@ -37,6 +37,9 @@ async def agent_of(call: Call, *privileges: str) -> Agent:
     if vm.paused or machine.agent_gone or time.monotonic() < machine.agent_from:
         await call.app.pause(SILENCE)
         raise fail("QEMU guest agent is not running")
+    async with Guarded(call):
+        # Each call of the genuine server asks first whether the agent is there.
+        await machine.agent.ping()
     return machine.agent
 
 
@@ -51,7 +54,8 @@ class Guarded:
 
     async def __aexit__(self, kind: Any, why: BaseException | None, trace: Any) -> bool:
         if isinstance(why, AgentSilent):
-            await self.call.app.pause(SILENCE)
+            if not why.waited:
+                await self.call.app.pause(SILENCE)
             raise fail("QEMU guest agent is not running") from None
         if isinstance(why, NoProgram):
             raise broken_pipe(CALL_TIME * self.call.app.scale) from None

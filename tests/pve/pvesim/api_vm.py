@@ -75,9 +75,9 @@ async def create(call: Call) -> Any:
         try:
             await task.spend()
             configurer(call, vm).set_all(call.params)
-        except Exception:
+        except BaseException as why:
             await remove(call, vm)
-            raise
+            raise TaskFailed(f"unable to create VM {vmid} - {why}") from why
         vm.config.setdefault("smbios1", f"uuid=00000000-0000-4000-8000-{vmid:012d}")
         vm.config.setdefault("vmgenid", f"00000000-0000-4000-9000-{vmid:012d}")
         vm.config.setdefault("meta", f"creation-qemu=10.1.2,ctime={int(time.time())}")
@@ -318,11 +318,10 @@ async def clone(call: Call) -> Any:
         call.app.made.append(f"vm {newid}")
         try:
             await task.spend()
-            call.app.tasks.fail_if_told(task, "middle")
             fill_clone(call, vm, new, full)
-        except BaseException:
+        except BaseException as why:
             await remove(call, new)
-            raise
+            raise TaskFailed(f"clone failed: {why}") from why
         new.lock, new.creating = "", False
 
     return call.task("qmclone", vm.vmid, work, early=True)
@@ -457,10 +456,10 @@ async def rollback(call: Call) -> Any:
         was_running = vm.running
         try:
             await task.spend()
+            vm.config = copy.deepcopy(entry["config"])
             await call.app.machines.rollback(vm, name, entry)
         finally:
             vm.lock = ""
-        vm.config = copy.deepcopy(entry["config"])
         vm.parent = name
         if call.get("start") and not vm.running:
             await call.app.machines.start(vm, task)

@@ -101,6 +101,13 @@ class Control:
     def do_lock(self, vmid: int, lock: str = "backup") -> None:
         self.app.state.vms[vmid].lock = lock
 
+    def do_rollback_hold(self, seconds: float, vmid: int = 0) -> None:
+        """How long a rollback holds the lock; of one VM, how long it is held from now."""
+        if vmid:
+            self.app.state.vms[vmid].busy_until = time.monotonic() + seconds
+        else:
+            self.app.rollback_hold = seconds
+
     def do_cut(self) -> int:
         """Cuts every open connection."""
         cut = list(self.front.open)

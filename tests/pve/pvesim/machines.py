@@ -27,9 +27,9 @@ class Machine:
         self.agent_from = 0.0
         self.agent_gone = False
 
-    def serial(self, number: int) -> str:
-        """The path of a serial port's socket, or nothing."""
-        return ""
+    def serial(self, number: int) -> Any:
+        """A serial port, if the VM really has one."""
+        return None
 
 
 class Machines:

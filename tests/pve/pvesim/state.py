@@ -112,6 +112,7 @@ class Vm:
         # Until when the configuration file's own lock is held (after a rollback).
         self.busy_until = 0.0
         self.machine: Any = None
+        self.watcher: Any = None
         self.decoy = False
         self.creating = False
 

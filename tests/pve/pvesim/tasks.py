@@ -15,28 +15,32 @@ Work = Callable[["Task"], Awaitable[None]]
 class Task:
     """One task; it is known by its UPID for as long as the server runs."""
 
-    def __init__(self, node: str, kind: str, ident: str, user: str, pid: int, pstart: int) -> None:
+    def __init__(self, tasks: Tasks, node: str, kind: str, ident: str, user: str, pid: int) -> None:
+        self.tasks = tasks
         self.node = node
         self.kind = kind
         self.ident = ident
         self.user = user
         self.pid = pid
-        self.pstart = pstart
+        self.pstart = 0x1A2B0000 + pid
         self.start = time.time()
         self.began = time.monotonic()
         self.seconds = 0.0
         self.end: float | None = None
         self.exit = ""
         self.log: list[str] = []
-        self.left = 0.0
+        self.left: float | None = 0.0
         self.upid = (
-            f"UPID:{node}:{pid:08X}:{pstart:08X}:{int(self.start):08X}:{kind}:{ident}:{user}:"
+            f"UPID:{node}:{pid:08X}:{self.pstart:08X}:{int(self.start):08X}:{kind}:{ident}:{user}:"
         )
 
     async def spend(self) -> None:
-        """The time that this kind of task takes."""
-        left, self.left = self.left, 0.0
+        """The time that this kind of task takes; then a test may have it fail."""
+        if self.left is None:
+            return
+        left, self.left = self.left, None
         await asyncio.sleep(left)
+        self.tasks.fail_if_told(self, "before")
 
     def say(self, line: str) -> None:
         self.log.append(line)
@@ -88,8 +92,7 @@ class Tasks:
     ) -> str:
         """Starts work. With `early` it shows effects first and calls spend() itself."""
         self.next_pid += 7
-        # The start time in ticks outgrows eight digits on machines that run for long.
-        task = Task(node, kind, ident, user, self.next_pid, 0x1A2B0000 + self.next_pid)
+        task = Task(self, node, kind, ident, user, self.next_pid)
         self.by_upid[task.upid] = task
         self.running[task.upid] = asyncio.create_task(self.run(task, work, early))
         return task.upid
@@ -102,7 +105,6 @@ class Tasks:
             task.left = seconds - seconds / 5
             if not early:
                 await task.spend()
-            self.fail_if_told(task, "before")
             await work(task)
             await task.spend()
             self.fail_if_told(task, "after")

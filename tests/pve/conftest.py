@@ -1,0 +1,30 @@
+"""Fixtures of the tests of and against the Proxmox VE test server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from client import Client
+from server import PveServer
+
+# Delays of the genuine server, shortened: what is tested is that they are there.
+SCALE = 0.1
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PveServer]:
+    """A server without real VMs, for tests that leave it as it was."""
+    with PveServer(time_scale=SCALE, task_time=0.05, token="probe=s3cret-of-a-token") as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: PveServer) -> PveServer:
+    shared.clear()
+    return shared
+
+
+@pytest.fixture
+def client(server: PveServer) -> Client:
+    return Client(server)
