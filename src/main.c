@@ -1,8 +1,9 @@
-/* main.c - one binary: the guard, the daemon and the command line. */
+/* main.c - one binary: the guard, the holder of a network, the daemon and the command line. */
 #include <string.h>
 
 #include "cli/cmd.h"
 #include "daemon/daemon.h"
+#include "net/holder.h"
 #include "util/guard.h"
 
 /* The command line knows the daemon by its protocol only; this is where the two meet. */
@@ -18,5 +19,7 @@ int main(int argc, char **argv)
 	/* First of all: the guard must be small and must not depend on the environment. */
 	if (argc > 1 && strcmp(argv[1], "guard") == 0)
 		return guard_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "net-holder") == 0)
+		return holder_main(argc - 1, argv + 1);
 	return cli_main(argc, argv, serve);
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "net/tapnet.h"
 #include "net/usernet.h"
 #include "util/json.h"
 
@@ -150,7 +151,10 @@ int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 	add_channels(&a);
 	add_boot(p, &a);
 	add_disk(p, &a);
-	usernet_args(p->vm, p->mac_base, &a);
+	if (p->net)
+		tapnet_args(p->net, p->index, QEMU_FD_NIC, &a);
+	else
+		usernet_args(p->vm, p->mac_base, &a);
 	add_extras(p, &a);
 	more = json_object_get(p->vm->native, "args");
 	json_array_foreach(more, i, one) strv_addf(&a, "%s", json_string_value(one));

@@ -2,7 +2,7 @@
  * truth about a VM. */
 #pragma once
 
-#include "spec/spec.h"
+#include "net/plan.h"
 #include "store/store.h"
 #include "util/strv.h"
 
@@ -22,7 +22,8 @@ enum qemu_fd {
 	QEMU_FD_UEFI_CODE,
 	QEMU_FD_UEFI_VARS,
 	QEMU_FD_SEED,
-	QEMU_FD_END
+	QEMU_FD_END,
+	QEMU_FD_NIC = 64, /* the first of the taps */
 };
 
 #define QEMU_RUNNER_PORT "moat-runner" /* device id: how QMP events name the runner's port */
@@ -33,10 +34,12 @@ struct qemu_plan {
 	const struct vm_spec *vm;
 	const struct image *image;
 	bool kvm;
-	bool seed;          /* there is a cloud-init disk */
-	const char *uefi;   /* non-NULL: boot with UEFI firmware */
-	uint64_t mac_base;  /* 40 random bits: MACs of NICs without one */
-	const char *kernel; /* which of the image's kernels; NULL: boot from the disk */
+	bool seed;                  /* there is a cloud-init disk */
+	const char *uefi;           /* non-NULL: boot with UEFI firmware */
+	const struct net_plan *net; /* NULL: each NIC is alone on a user-mode network */
+	size_t index;               /* of the VM in the spec */
+	uint64_t mac_base;          /* without net: 40 random bits for MACs of NICs without one */
+	const char *kernel;         /* which of the image's kernels; NULL: boot from the disk */
 };
 
 int qemu_args(const struct qemu_plan *plan, struct strv *ret, struct err *e);

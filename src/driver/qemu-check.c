@@ -88,10 +88,10 @@ int qemu_check_spec(const struct driver_env *env, const struct sandbox_spec *spe
 	if (json_object_size(spec->native))
 		return spec_unsupported(
 			e, "native", "the qemu driver takes native settings for each VM only");
-	if (spec->networks.mode == SPEC_NET_VNETS)
-		return spec_unsupported(e, "networks.vnets",
-			"the qemu driver cannot connect VMs yet; \"auto\" gives each NIC an "
-			"isolated network");
+	for (size_t i = 0; i < spec->networks.n_vnets; i++)
+		if (spec->networks.vnets[i].egress.mode != SPEC_EGRESS_DENY)
+			return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
+				"the qemu driver has no way out yet");
 	for (size_t i = 0; i < spec->n_vms; i++)
 		if (check_vm(env, &spec->vms[i], i, e) < 0)
 			return -1;

@@ -7,6 +7,7 @@
 
 #include "driver/accel.h"
 #include "driver/qemu-vm.h"
+#include "net/check.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
@@ -95,6 +96,18 @@ static void check_firmware(const struct report *r)
 		"apt-get install ovmf");
 }
 
+/* What `up` would say, before it has to. */
+static void check_networks(const struct report *r, const struct op *op)
+{
+	struct net_fault faults[NET_FAULTS_MAX];
+	unsigned n = net_check(op, true, faults);
+
+	if (n == 0)
+		say(r, "networks", CHECK_OK, "bridges, DHCP, rules and a way out can be made", "");
+	for (unsigned i = 0; i < n; i++)
+		say(r, "networks", CHECK_WARN, faults[i].detail, faults[i].fix);
+}
+
 int qemu_doctor(const struct driver_env *env, const struct op *op,
 	void (*report)(void *arg, const struct check *c), void *arg, struct err *e)
 {
@@ -105,6 +118,7 @@ int qemu_doctor(const struct driver_env *env, const struct op *op,
 	check_program(&r, op, "prlimit", "prlimit", "apt-get install util-linux");
 	check_kvm(&r);
 	check_namespaces(&r, op);
+	check_networks(&r, op);
 	check_firmware(&r);
 	say(&r, "runner", env->runner_path ? CHECK_OK : CHECK_WARN,
 		env->runner_path

@@ -2,6 +2,7 @@
  * notices its end. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -106,7 +107,18 @@ static void lose_qmp(struct qemu_vm *vm, const struct err *why)
 	kill(vm->proc.pid, SIGKILL);
 }
 
-enum { AT_STOP, AT_END, AT_QMP, AT_CONSOLE, AT_STDERR, AT_COUNT };
+/* VMs whose network is gone would only seem to work. */
+static void lose_net(struct qemu_vm *vm)
+{
+	size_t n = (size_t)snprintf(
+		vm->net_reason, sizeof(vm->net_reason), "the sandbox's network ended: ");
+
+	net_end_reason(vm->net, vm->net_reason + n, sizeof(vm->net_reason) - n);
+	vm->ended_because = vm->net_reason;
+	kill(vm->proc.pid, SIGKILL);
+}
+
+enum { AT_STOP, AT_END, AT_QMP, AT_CONSOLE, AT_STDERR, AT_NET, AT_COUNT };
 
 void *qemu_vm_monitor(void *arg)
 {
@@ -117,6 +129,7 @@ void *qemu_vm_monitor(void *arg)
 		[AT_QMP] = {.fd = vm->qmp_fd, .events = POLLIN},
 		[AT_CONSOLE] = {.fd = vm->console_fd, .events = POLLIN},
 		[AT_STDERR] = {.fd = vm->stderr_fd, .events = POLLIN},
+		[AT_NET] = {.fd = vm->net ? net_end_fd(vm->net) : -1, .events = POLLIN},
 	};
 	struct err e;
 
@@ -132,6 +145,10 @@ void *qemu_vm_monitor(void *arg)
 			fds[AT_CONSOLE].fd = -1;
 		if (fds[AT_STDERR].revents && !drain(vm->stderr_fd, &vm->backend))
 			fds[AT_STDERR].fd = -1;
+		if (fds[AT_NET].revents) {
+			fds[AT_NET].fd = -1;
+			lose_net(vm);
+		}
 		if (fds[AT_END].revents) {
 			note_death(vm);
 			return NULL;

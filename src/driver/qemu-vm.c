@@ -97,7 +97,7 @@ int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 /* QEMU's open files while it is being started: ours are closed when it has them. */
 struct files {
-	struct proc_fd fds[QEMU_FD_END - QEMU_FD_QMP];
+	struct proc_fd fds[QEMU_FD_END - QEMU_FD_QMP + SPEC_NICS_MAX];
 	unsigned n;
 };
 
@@ -127,6 +127,18 @@ static int add_pair(struct files *f, int as, int *ret_ours, struct err *e)
 	f->fds[f->n++] = (struct proc_fd){.fd = pair[1], .as = as};
 	*ret_ours = pair[0];
 	return fd_set_nonblock(pair[0], e);
+}
+
+static int add_taps(struct qemu_vm *vm, const struct op *op, struct files *f, struct err *e)
+{
+	for (size_t i = 0; vm->net && i < vm->spec->n_nics; i++) {
+		int fd;
+
+		if (net_tap(vm->net, op, vm->index, i, &fd, e) < 0)
+			return -1;
+		f->fds[f->n++] = (struct proc_fd){.fd = fd, .as = QEMU_FD_NIC + (int)i};
+	}
+	return 0;
 }
 
 static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
@@ -187,6 +199,8 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		.kvm = vm->kvm,
 		.seed = vm->spec->cloud_init != NULL,
 		.uefi = vm->spec->uefi_boot ? "ovmf" : NULL,
+		.net = vm->net ? net_plan(vm->net) : NULL,
+		.index = vm->index,
 		.kernel = kernel};
 	auto_strv struct strv argv = {0}, env = {0};
 	struct proc_req req = {
@@ -249,7 +263,8 @@ int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 	const char *kernel = choose_kernel(vm);
 
 	if (open_logs(vm, e) < 0 || open_files(vm, kernel, &f, e) < 0 ||
-		spawn_qemu(vm, kernel, &f, e) < 0 || start_monitor(vm, e) < 0)
+		add_taps(vm, op, &f, e) < 0 || spawn_qemu(vm, kernel, &f, e) < 0 ||
+		start_monitor(vm, e) < 0)
 		return -1;
 	/* Its first answer shows that QEMU liked its arguments. */
 	if (qmp_call(vm->qmp, &soon, "qmp_capabilities", NULL, -1, NULL, e) < 0)

@@ -13,6 +13,7 @@
 #include "driver/driver.h"
 #include "driver/qmp.h"
 #include "guest/qga.h"
+#include "net/net.h"
 #include "util/proc.h"
 #include "util/turn.h"
 
@@ -28,6 +29,8 @@ struct qemu_vm {
 	const char *sandbox; /* id */
 	const char *dir;     /* the sandbox's */
 	const struct vm_spec *spec;
+	size_t index;    /* in the sandbox's spec */
+	struct net *net; /* the sandbox's; NULL: NICs are on user-mode networks */
 	struct image *image;
 	struct image_use *use;
 	const char *user; /* default user of commands */
@@ -50,6 +53,7 @@ struct qemu_vm {
 	enum box_vm_state state;
 	bool guest_shut_down;      /* QEMU said that the guest powered off */
 	const char *ended_because; /* we ended it, and why; the monitor thread's alone */
+	char net_reason[600];      /* the same: why its network ended */
 	struct err death;          /* when state is dead */
 	struct way *current;       /* NULL: none, or it failed */
 	struct way *ways;          /* all that are still in use */

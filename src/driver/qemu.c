@@ -13,6 +13,7 @@
 
 #include "driver/accel.h"
 #include "driver/qemu-check.h"
+#include "driver/qemu-net.h"
 #include "driver/qemu-vm.h"
 #include "guest/wire.h"
 #include "util/auto.h"
@@ -37,6 +38,7 @@ struct qemu_box {
 	char id[32];
 	char *dir;
 	const struct sandbox_spec *spec;
+	struct net *net; /* NULL: no NICs, or each on a user-mode network */
 	struct qemu_vm *vms;
 	size_t n_vms;
 };
@@ -107,6 +109,7 @@ static void box_free(struct qemu_box *b)
 {
 	for (size_t i = 0; i < b->n_vms; i++)
 		qemu_vm_free(&b->vms[i]);
+	net_close(b->net);
 	free(b->vms);
 	free(b->dir);
 	free(b);
@@ -154,6 +157,8 @@ static int init_vm(struct qemu_box *b, const struct op *op, size_t i, struct err
 		.sandbox = b->id,
 		.dir = b->dir,
 		.spec = spec,
+		.index = i,
+		.net = b->net,
 		.kvm = b->d->kvm,
 		.proc = PROC_NONE,
 		.qmp_fd = -1,
@@ -300,7 +305,8 @@ static int fill_box(struct qemu_box *b, const struct op *op, struct err *e)
 {
 	if (journal_thing(b, "dir", b->dir, e) < 0 || journal_thing(b, "processes", b->id, e) < 0)
 		return -1;
-	if (dir_make(b->dir, 0700, e) < 0)
+	if (dir_make(b->dir, 0700, e) < 0 ||
+		qemu_net_open(b->d->env, op, b->id, b->spec, &b->net, e) < 0)
 		return -1;
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (init_vm(b, op, i, e) < 0)

@@ -1,0 +1,32 @@
+#include "driver/qemu-net.h"
+
+#include "util/log.h"
+
+static size_t count_nics(const struct sandbox_spec *spec)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < spec->n_vms; i++)
+		n += spec->vms[i].n_nics;
+	return n;
+}
+
+int qemu_net_open(const struct driver_env *env, const struct op *op, const char *sandbox,
+	const struct sandbox_spec *spec, struct net **ret, struct err *e)
+{
+	struct net_req req = {.moat_path = env->moat_path, .sandbox = sandbox, .spec = spec};
+	size_t n = count_nics(spec);
+
+	if (spec->networks.mode == SPEC_NET_NONE || !n)
+		return 0;
+	op_progress(op, 0, 0, "making the network");
+	if (net_open(op, &req, ret, e) == 0)
+		return 0;
+	/* A NIC that nobody else is connected to loses nothing on QEMU's own network, which leads
+	 * nowhere either: a host without the tools can still run single VMs. */
+	if (e->kind == ERR_UNSUPPORTED && spec->networks.mode == SPEC_NET_AUTO && n == 1) {
+		log_err(op, LOG_INFO, e, "%s: its NIC is on a user-mode network", sandbox);
+		return 0;
+	}
+	return -1;
+}

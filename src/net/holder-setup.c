@@ -1,0 +1,124 @@
+/* Making the network: on a thread inside the new namespace, one step after the other. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/holder-state.h"
+#include "net/msg.h"
+#include "net/netns.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+
+#define STEP_SECONDS 60
+
+static const struct {
+	const char *path, *value;
+	bool needed;
+} settings[] = {
+	/* No IPv6 of our own: nobody can talk to it. Between the guests it passes. */
+	{"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1", false},
+	{"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1", false},
+	/* Answer for an address only on the bridge that has it, and believe no address that comes
+	 * from the wrong side. */
+	{"/proc/sys/net/ipv4/conf/all/arp_ignore", "1", true},
+	{"/proc/sys/net/ipv4/conf/all/rp_filter", "1", true},
+	{"/proc/sys/net/ipv4/conf/all/send_redirects", "0", true},
+	{"/proc/sys/net/ipv4/conf/default/send_redirects", "0", true},
+	{"/proc/sys/net/ipv4/conf/all/accept_redirects", "0", true},
+	/* Frames between guests are the switch's business, not the router's. */
+	{"/proc/sys/net/bridge/bridge-nf-call-iptables", "0", false},
+	{"/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0", false},
+	{"/proc/sys/net/bridge/bridge-nf-call-arptables", "0", false},
+};
+
+static int write_setting(const char *path, const char *value, bool needed, struct err *e)
+{
+	auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT && !needed)
+		return 0; /* this kernel has no such thing, so it is off */
+	if (fd < 0 || write(fd, value, strlen(value)) < 0)
+		return err_sys(e, errno, "%s", path);
+	return 0;
+}
+
+static struct bytes text_of(const json_t *plan, const char *name)
+{
+	const char *text = json_string_value(json_object_get(plan, name));
+
+	return (struct bytes){(const uint8_t *)text, text ? strlen(text) : 0};
+}
+
+static int make_network(void *arg, struct err *e)
+{
+	static const char *const ip[] = {"ip", "-batch", "-", NULL};
+	static const char *const bridge[] = {"bridge", "-batch", "-", NULL};
+	static const char *const nft[] = {"nft", "-f", "-", NULL};
+	struct op op = op_for_cleanup(STEP_SECONDS);
+	struct holder *h = arg;
+
+	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
+		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)
+			return -1;
+	/* The rules first: there is no moment without them. */
+	if (child_run(&op, -1, nft, text_of(h->plan, "rules"), NULL, e) < 0 ||
+		child_run(&op, -1, ip, text_of(h->plan, "links"), NULL, e) < 0)
+		return -1;
+	if (text_of(h->plan, "vlans").len &&
+		child_run(&op, -1, bridge, text_of(h->plan, "vlans"), NULL, e) < 0)
+		return -1;
+	return 0;
+}
+
+static struct child *add_child(struct holder *h, const char *what, int netns)
+{
+	struct child *c = &h->children[h->n_children];
+
+	*c = (struct child){.what = what, .netns = netns, .log_fd = h->log[1], .proc = PROC_NONE};
+	return c;
+}
+
+static int start_child(struct holder *h, struct child *c, struct err *e)
+{
+	if (strv_check(&c->argv, e) < 0 || child_start(c, e) < 0)
+		return -1;
+	h->n_children++;
+	return 0;
+}
+
+static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
+{
+	struct child *c = add_child(h, "dnsmasq", h->netns);
+	const char *conf = json_string_value(json_object_get(vnet, "conf"));
+	const char *bridge = json_string_value(json_object_get(vnet, "bridge"));
+	int conf_fd, lease_fd;
+
+	if (!conf || !bridge || h->n_children == HOLDER_CHILDREN_MAX)
+		return err_set(e, ERR_INTERNAL, "dhcp: not a plan");
+	if (net_memfd("dnsmasq.conf", conf, strlen(conf), &conf_fd, e) < 0 ||
+		net_memfd("leases", "", 0, &lease_fd, e) < 0)
+		return -1;
+	h->leases[h->n_leases++] = (struct lease_file){.bridge = bridge, .fd = lease_fd};
+	strv_add_all(&c->argv, "dnsmasq", "--keep-in-foreground", "--log-facility=-",
+		"--quiet-dhcp", "--no-hosts", "--no-resolv", "--pid-file", NULL);
+	/* Whom it may be: nobody, or what is nobody special outside of this namespace. */
+	strv_addf(&c->argv, "--user=%s", h->nobody ? "nobody" : "root");
+	strv_addf(&c->argv, "--group=%s", h->nobody ? "nogroup" : "root");
+	strv_addf(&c->argv, "--conf-file=%s/fd/%d", h->self, conf_fd);
+	strv_addf(&c->argv, "--dhcp-leasefile=%s/fd/%d", h->self, lease_fd);
+	return start_child(h, c, e);
+}
+
+int holder_setup(struct holder *h, struct err *e)
+{
+	json_t *dhcp = json_object_get(h->plan, "dhcp"), *vnet;
+	size_t i;
+
+	if (netns_run(-1, make_network, h, &h->netns, e) < 0)
+		return -1;
+	json_array_foreach(dhcp, i, vnet) if (start_dhcp(h, vnet, e) < 0) return -1;
+	return 0;
+}

@@ -1,0 +1,151 @@
+#include "net/holder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "net/holder-state.h"
+#include "net/msg.h"
+#include "net/netns.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/str.h"
+
+#define PLAN_MAX (64u << 20)
+
+static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1, .id = "holder"};
+
+static int read_plan(struct holder *h, struct err *e)
+{
+	auto_buf struct buf text = {0};
+
+	if (net_memfd_read(HOLDER_FD_PLAN, PLAN_MAX, &text, e) < 0)
+		return -1;
+	close(HOLDER_FD_PLAN);
+	return json_parse_object(buf_bytes(&text), &h->plan, e);
+}
+
+/* In a pid namespace of ours, /proc still counts as the host does. */
+static int find_self(struct holder *h, struct err *e)
+{
+	char pid[24];
+	ssize_t n = readlink("/proc/self", pid, sizeof(pid) - 1);
+
+	if (n < 0)
+		return err_sys(e, errno, "/proc/self");
+	snprintf(h->self, sizeof(h->self), "/proc/%.*s", (int)n, pid);
+	return 0;
+}
+
+static int tell(const char *what, const struct err *why, struct err *e)
+{
+	auto_json json_t *msg = NULL;
+
+	if (why ? json_make(&msg, e, "{s:s, s:s, s:o}", "event", what, "kind",
+			  err_kind_name(why->kind), "message", json_text(why->msg)) < 0
+		: json_make(&msg, e, "{s:s}", "event", what) < 0)
+		return -1;
+	return net_msg_send(HOLDER_FD_REQUESTS, msg, -1, e);
+}
+
+/* Keeps the end of what the children say, for the case that one of them dies. */
+static void hear_children(struct holder *h)
+{
+	char text[HOLDER_WORDS];
+	ssize_t n;
+
+	while ((n = read(h->log[0], text, sizeof(text))) > 0) {
+		while (n && text[n - 1] == '\n')
+			n--;
+		if (n)
+			str_escape(text, (size_t)n, h->words, sizeof(h->words));
+	}
+}
+
+/* Only the end of the daemon, or its closing us, is a failure. */
+static int serve_request(struct holder *h, struct err *e)
+{
+	auto_json json_t *msg = NULL, *result = NULL, *answer = NULL;
+	auto_fd int got = -1, fd = -1;
+	const char *op;
+	json_t *args;
+	json_int_t seq;
+	struct err failure;
+
+	if (net_msg_recv(&forever, HOLDER_FD_REQUESTS, &msg, &got, e) < 0 ||
+		json_get(msg, "request", e, "{s:s, s:I, s:o}", "op", &op, "seq", &seq, "args",
+			&args) < 0)
+		return -1;
+	if (holder_answer(h, op, args, &result, &fd, &failure) < 0) {
+		if (json_make(&answer, e, "{s:I, s:s, s:o}", "seq", seq, "kind",
+			    err_kind_name(failure.kind), "message", json_text(failure.msg)) < 0)
+			return -1;
+	} else if (json_make(&answer, e, "{s:I, s:O*}", "seq", seq, "result", result) < 0) {
+		return -1;
+	}
+	return net_msg_send(HOLDER_FD_REQUESTS, answer, fd, e);
+}
+
+static int serve_once(struct holder *h, struct err *e)
+{
+	struct pollfd fds[2 + HOLDER_CHILDREN_MAX] = {
+		{.fd = HOLDER_FD_REQUESTS, .events = POLLIN},
+		{.fd = h->log[0], .events = POLLIN},
+	};
+	unsigned n = 2;
+
+	for (unsigned i = 0; i < h->n_children; i++)
+		fds[n++] = (struct pollfd){.fd = h->children[i].proc.pidfd, .events = POLLIN};
+	if (poll(fds, n, -1) < 0)
+		return errno == EINTR ? 0 : err_sys(e, errno, "poll");
+	if (fds[1].revents)
+		hear_children(h);
+	for (unsigned i = 0; i < h->n_children; i++)
+		if (fds[2 + i].revents && child_again(&h->children[i], h->words, e) < 0)
+			return -1;
+	if (fds[0].revents)
+		return serve_request(h, e);
+	return 0;
+}
+
+static int run(struct holder *h, struct err *e)
+{
+	if (pipe2(h->log, O_CLOEXEC | O_NONBLOCK) < 0)
+		return err_sys(e, errno, "pipe");
+	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0 ||
+		fcntl(HOLDER_FD_REQUESTS, F_SETFD, FD_CLOEXEC) < 0)
+		return -1;
+	if (holder_setup(h, e) < 0) {
+		hear_children(h);
+		return -1;
+	}
+	if (tell("ready", NULL, e) < 0)
+		return -1;
+	while (serve_once(h, e) == 0)
+		;
+	return -1;
+}
+
+int holder_main(int argc, char **argv)
+{
+	struct holder *h = calloc(1, sizeof(*h));
+	struct err e = {0}, ignored;
+
+	(void)argv; /* the stamp is for others to see */
+	if (argc != 3 || fcntl(HOLDER_FD_REQUESTS, F_GETFD) < 0 || !h) {
+		fprintf(stderr, "moat net-holder is internal to moat\n");
+		return 2;
+	}
+	prctl(PR_SET_NAME, "net-holder");
+	h->netns = -1;
+	run(h, &e);
+	if (tell("failed", &e, &ignored) < 0)
+		_exit(2); /* nobody is left to tell */
+	/* Without exit handlers: as process 1 this ends everything that is left. */
+	_exit(1);
+}

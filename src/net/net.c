@@ -1,0 +1,256 @@
+#include "net/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/check.h"
+#include "net/doc.h"
+#include "net/holder.h"
+#include "net/msg.h"
+#include "util/auto.h"
+#include "util/lock.h"
+#include "util/proc.h"
+#include "util/strv.h"
+#include "util/turn.h"
+
+#define OPEN_SECONDS 120
+#define ASK_SECONDS  60
+
+struct net {
+	struct net_plan *plan;
+	struct proc proc;
+	int sock;
+	struct turn asking; /* held by whoever waits for an answer */
+	json_int_t seq;     /* under asking */
+	pthread_mutex_t mu;
+	char reason[512]; /* under mu */
+};
+
+const struct net_plan *net_plan(const struct net *net)
+{
+	return net->plan;
+}
+
+int net_end_fd(const struct net *net)
+{
+	return net->proc.pidfd;
+}
+
+void net_close(struct net *net)
+{
+	if (!net)
+		return;
+	proc_kill(&net->proc);
+	if (net->sock >= 0)
+		close(net->sock);
+	turn_done(&net->asking);
+	pthread_mutex_destroy(&net->mu);
+	net_plan_free(net->plan);
+	free(net);
+}
+DEFINE_AUTO(auto_netp, struct net, net_close)
+#define auto_net __attribute__((cleanup(auto_netp)))
+
+/* What the holder said of itself. */
+static int take_event(struct net *net, json_t *msg, struct err *e)
+{
+	const char *event = json_string_value(json_object_get(msg, "event"));
+	const char *kind = json_string_value(json_object_get(msg, "kind"));
+	const char *text = json_string_value(json_object_get(msg, "message"));
+
+	if (event && strcmp(event, "ready") == 0)
+		return 0;
+	err_set(e, kind ? err_kind_from_name(kind) : ERR_INTERNAL, "%s",
+		text ? text : "the network's holder made no sense");
+	auto_unlock pthread_mutex_t *held = lock_take(&net->mu);
+	snprintf(net->reason, sizeof(net->reason), "%.*s", (int)sizeof(net->reason) - 1, e->msg);
+	return -1;
+}
+
+/* Last words, if there are any, after the holder has gone. */
+static void hear_last_words(struct net *net)
+{
+	struct op now = op_for_cleanup(0.01);
+	struct err ignored;
+
+	for (;;) {
+		auto_json json_t *msg = NULL;
+		auto_fd int fd = -1;
+
+		if (net_msg_recv(&now, net->sock, &msg, &fd, &ignored) < 0)
+			return;
+		if (json_object_get(msg, "event"))
+			take_event(net, msg, &ignored);
+	}
+}
+
+void net_end_reason(struct net *net, char *out, size_t size)
+{
+	struct op now = op_for_cleanup(1);
+	struct err ignored;
+
+	if (turn_take(&net->asking, &now, &ignored) == 0) {
+		hear_last_words(net);
+		turn_give(&net->asking);
+	}
+	auto_unlock pthread_mutex_t *held = lock_take(&net->mu);
+	snprintf(out, size, "%s", net->reason);
+}
+
+static int read_answer(struct net *net, const struct op *op, json_int_t seq, json_t **ret,
+	int *ret_fd, struct err *e)
+{
+	for (;;) {
+		auto_json json_t *msg = NULL;
+		auto_fd int fd = -1;
+		const char *kind, *text;
+		json_t *result;
+
+		if (net_msg_recv(op, net->sock, &msg, &fd, e) < 0)
+			return -1;
+		if (json_object_get(msg, "event")) {
+			if (take_event(net, msg, e) < 0)
+				return err_wrap(e, "the network has ended");
+			continue;
+		}
+		if (json_integer_value(json_object_get(msg, "seq")) != seq)
+			continue; /* for somebody who did not wait for it */
+		kind = json_string_value(json_object_get(msg, "kind"));
+		text = json_string_value(json_object_get(msg, "message"));
+		if (kind)
+			return err_set(e, err_kind_from_name(kind), "%s", text ? text : kind);
+		result = json_object_get(msg, "result");
+		if (ret)
+			*ret = json_incref(result);
+		if (ret_fd)
+			*ret_fd = take_fd(&fd);
+		return 0;
+	}
+}
+
+/* Takes over args. */
+int net_ask(struct net *net, const struct op *op, const char *what, json_t *args, json_t **ret,
+	int *ret_fd, struct err *e)
+{
+	auto_json json_t *own = args, *msg = NULL;
+	auto_turn struct turn *held = NULL;
+	struct op soon = op_within(op, ASK_SECONDS);
+
+	if (!own)
+		return err_oom(e);
+	if (turn_take(&net->asking, &soon, e) < 0)
+		return -1;
+	held = &net->asking;
+	net->seq++;
+	if (json_make(&msg, e, "{s:s, s:I, s:O}", "op", what, "seq", net->seq, "args", own) < 0)
+		return -1;
+	if (net_msg_send(net->sock, msg, -1, e) < 0) {
+		hear_last_words(net);
+		return err_set(e, ERR_UNAVAILABLE, "the sandbox's network has ended");
+	}
+	return read_answer(net, &soon, net->seq, ret, ret_fd, e);
+}
+
+/* The holder's programs are where ordinary users do not look for programs. */
+static int make_environment(struct strv *ret, struct err *e)
+{
+	const char *path = getenv("PATH");
+	const char *home = getenv("MOAT_HOME");
+
+	strv_addf(ret, "PATH=%s:/usr/sbin:/sbin:/usr/local/sbin", path ? path : "/usr/bin:/bin");
+	if (home)
+		strv_addf(ret, "MOAT_HOME=%s", home);
+	strv_add(ret, "LANG=C");
+	return strv_check(ret, e);
+}
+
+static int start_holder(
+	struct net *net, const struct net_req *req, int sock, int plan, struct err *e)
+{
+	struct proc_fd fds[] = {{sock, HOLDER_FD_REQUESTS}, {plan, HOLDER_FD_PLAN}};
+	char stamp[80];
+	const char *argv[] = {req->moat_path, "net-holder", "-name", stamp, NULL};
+	auto_strv struct strv env = {0};
+	struct proc_req pr = {
+		.argv = argv, .fds = fds, .n_fds = ARRAY_LEN(fds), .guard = req->moat_path};
+
+	snprintf(stamp, sizeof(stamp), "moat-%s/net", req->sandbox);
+	if (make_environment(&env, e) < 0)
+		return -1;
+	pr.env = (const char *const *)env.v;
+	return proc_start(&pr, &net->proc, e);
+}
+
+static int wait_ready(struct net *net, const struct op *op, struct err *e)
+{
+	auto_json json_t *msg = NULL;
+	auto_fd int fd = -1;
+
+	if (net_msg_recv(op, net->sock, &msg, &fd, e) < 0)
+		return -1;
+	return take_event(net, msg, e);
+}
+
+static int open_with(struct net *net, const struct net_req *req, struct err *e)
+{
+	auto_fd int theirs = -1, plan = -1;
+	auto_free char *text = NULL;
+	uint64_t random;
+	int pair[2];
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return err_sys(e, errno, "getrandom");
+	if (net_plan_make(req->spec, random, &net->plan, e) < 0 ||
+		net_doc(net->plan, &text, e) < 0 ||
+		net_memfd("plan", text, strlen(text), &plan, e) < 0)
+		return -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, errno, "socketpair");
+	net->sock = pair[0];
+	theirs = pair[1];
+	return start_holder(net, req, theirs, plan, e);
+}
+
+int net_open(const struct op *op, const struct net_req *req, struct net **ret, struct err *e)
+{
+	auto_net struct net *net = calloc(1, sizeof(*net));
+	struct op soon = op_within(op, OPEN_SECONDS);
+
+	if (!net)
+		return err_oom(e);
+	net->sock = -1;
+	net->proc = PROC_NONE;
+	net->asking.fd = -1;
+	pthread_mutex_init(&net->mu, NULL);
+	if (turn_init(&net->asking, e) < 0 || open_with(net, req, e) < 0)
+		return -1;
+	if (wait_ready(net, &soon, e) < 0) {
+		if (op_check(op, &(struct err){0}) == 0)
+			net_check_explain(op, net->plan, e);
+		return err_wrap(e, "network");
+	}
+	*ret = take_ptr(&net);
+	return 0;
+}
+
+int net_tap(struct net *net, const struct op *op, size_t vm, size_t nic, int *ret_fd, struct err *e)
+{
+	const struct net_nic *n = net_plan_nic(net->plan, vm, nic);
+	auto_fd int fd = -1;
+
+	if (!n)
+		return err_set(e, ERR_INTERNAL, "VM %zu has no NIC %zu", vm, nic);
+	if (net_ask(net, op, "tap", json_pack("{s:s}", "name", n->tap), NULL, &fd, e) < 0)
+		return -1;
+	if (fd < 0)
+		return err_set(e, ERR_INTERNAL, "the network's holder sent no tap");
+	*ret_fd = take_fd(&fd);
+	return 0;
+}

@@ -1,0 +1,275 @@
+/*
+ * What may pass, as an nftables ruleset. Everything that is not named is refused, and what is
+ * refused is counted in a set that can be listed. The rules look at where a packet came in, where
+ * it claims to come from and where it wants to go: MAC addresses and ARP are the guests' own affair
+ * within their switch, and lead nowhere else.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "net/script.h"
+#include "util/auto.h"
+
+#define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
+#define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
+
+/* Private networks: the laboratory's own. Only a policy that names one of them leads there. */
+static const struct ipv4_net private_nets[] = {
+	{0x0a000000, 8},
+	{0x64400000, 10},
+	{0xac100000, 12},
+	{0xc0a80000, 16},
+	{0xc6120000, 15},
+};
+
+#define NEVER                                                                                      \
+	"0.0.0.0/8, 100.100.100.200, 127.0.0.0/8, 168.63.129.16, 169.254.0.0/16, 192.0.0.0/24, "   \
+	"192.88.99.0/24, 224.0.0.0/3"
+
+/* Counters tell what was refused; the answer is an ICMP error, so that nobody waits for nothing. */
+#define REFUSE                                                                                     \
+	"	chain refuse {\n"                                                                        \
+	"		meta nfproto ipv6 drop\n"                                                               \
+	"		meta l4proto { tcp, udp } add @refused { iifname . ip saddr . ip daddr . "              \
+	"meta "                                                                                    \
+	"l4proto . th dport }\n"                                                                   \
+	"		meta l4proto != { tcp, udp } add @refused_other { iifname . ip saddr . "                \
+	"ip daddr . "                                                                              \
+	"meta l4proto }\n"                                                                         \
+	"		meta pkttype host meta l4proto { tcp, udp } reject with icmpx "                         \
+	"admin-prohibited\n"                                                                       \
+	"		drop\n"                                                                                 \
+	"	}\n"
+
+static bool is_private(struct ipv4_net net)
+{
+	for (size_t i = 0; i < ARRAY_LEN(private_nets); i++)
+		if (net.prefix >= private_nets[i].prefix && ipv4_net_has(private_nets[i], net.addr))
+			return true;
+	return false;
+}
+
+static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
+{
+	if (buf_printf(b, e,
+		    "	set host {\n		type ipv4_addr\n		flags "
+		    "interval\n		auto-merge\n	}\n"
+		    "	set never {\n		type ipv4_addr\n		flags interval\n"
+		    "		elements = { " NEVER " }\n	}\n"
+		    "	set private {\n		type ipv4_addr\n		flags interval\n"
+		    "		elements = { ") < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_LEN(private_nets); i++)
+		if (buf_printf(b, e, "%s%s", i ? ", " : "", NET(private_nets[i])) < 0)
+			return -1;
+	if (buf_add_str(b,
+		    " }\n	}\n	set refused {\n"
+		    "		type ifname . ipv4_addr . ipv4_addr . inet_proto . inet_service\n"
+		    "		flags dynamic\n		size 4096\n		counter\n	}\n"
+		    "	set refused_other {\n"
+		    "		type ifname . ipv4_addr . ipv4_addr . inet_proto\n"
+		    "		flags dynamic\n		size 1024\n		counter\n	"
+		    "}\n",
+		    e) < 0)
+		return -1;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (p->vnets[i].way_out &&
+			buf_printf(b, e,
+				"	set " NET_RULES_DNS_SET " {\n		type ipv4_addr\n"
+				"		flags timeout\n		size 16384\n	}\n",
+				i) < 0)
+			return -1;
+	return 0;
+}
+
+/* "{ a, b }" of one kind of address of a vnet's subnets. */
+static int add_own(
+	const struct net_vnet *v, bool snat_only, bool servers, struct buf *b, struct err *e)
+{
+	const char *comma = "";
+
+	if (buf_add_str(b, "{ ", e) < 0)
+		return -1;
+	for (size_t i = 0; i < v->n_subnets; i++) {
+		const struct net_subnet *sub = &v->subnets[i];
+
+		if (!sub->server || (snat_only && !sub->snat))
+			continue;
+		if (buf_printf(b, e, "%s%s", comma, servers ? ADDR(sub->server) : NET(sub->cidr)) <
+			0)
+			return -1;
+		comma = ", ";
+	}
+	return buf_add_str(b, " }", e);
+}
+
+static bool has_server(const struct net_vnet *v)
+{
+	for (size_t i = 0; i < v->n_subnets; i++)
+		if (v->subnets[i].server)
+			return true;
+	return false;
+}
+
+/* What moat's own addresses answer: DHCP, DNS and ping. */
+static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	if (buf_printf(b, e, "	chain in%zu {\n", i) < 0)
+		return -1;
+	if (v->dhcp && buf_add_str(b, "		udp sport 68 udp dport 67 accept\n", e) < 0)
+		return -1;
+	if (has_server(v)) {
+		if (buf_add_str(b, "		ip saddr != ", e) < 0 ||
+			add_own(v, false, false, b, e) < 0 ||
+			buf_add_str(b, " goto refuse\n		ip daddr != ", e) < 0 ||
+			add_own(v, false, true, b, e) < 0 ||
+			buf_add_str(b, " goto refuse\n", e) < 0)
+			return -1;
+		if (v->dns &&
+			buf_add_str(b, "		meta l4proto { tcp, udp } th dport 53 accept\n",
+				e) < 0)
+			return -1;
+		if (buf_add_str(b,
+			    "		icmp type echo-request limit rate 200/second burst 50 "
+			    "packets accept\n",
+			    e) < 0)
+			return -1;
+	}
+	return buf_add_str(b, "		goto refuse\n	}\n", e);
+}
+
+/* Accepts destinations of a kind, at the ports of the policy. */
+static int add_accept(
+	const struct egress_allow *allow, const char *daddr, struct buf *b, struct err *e)
+{
+	if (!allow->n_ports)
+		return buf_printf(b, e, "		ip daddr %s accept\n", daddr);
+	if (buf_printf(b, e, "		ip daddr %s meta l4proto { tcp, udp } th dport { ", daddr) <
+		0)
+		return -1;
+	for (size_t i = 0; i < allow->n_ports; i++) {
+		bool seen = false; /* nft refuses an element that is there twice */
+
+		for (size_t k = 0; k < i; k++)
+			seen |= allow->ports[k] == allow->ports[i];
+		if (!seen && buf_printf(b, e, "%s%u", i ? ", " : "", allow->ports[i]) < 0)
+			return -1;
+	}
+	return buf_add_str(b, " } accept\n", e);
+}
+
+static int add_cidrs(
+	const struct egress_allow *allow, bool named_private, struct buf *b, struct err *e)
+{
+	for (size_t i = 0; i < allow->n_cidrs; i++)
+		if (is_private(allow->cidrs[i]) == named_private &&
+			add_accept(allow, NET(allow->cidrs[i]), b, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+	const struct egress_spec *out = &v->spec->egress;
+	char set[32];
+
+	if (buf_printf(b, e, "	chain out%zu {\n		ip saddr != ", i) < 0 ||
+		add_own(v, true, false, b, e) < 0 ||
+		buf_add_str(b,
+			" goto refuse\n		ip daddr @never goto refuse\n		ip daddr "
+			"@host goto refuse\n"
+			"		meta l4proto != { tcp, udp, icmp } goto refuse\n",
+			e) < 0)
+		return -1;
+	snprintf(set, sizeof(set), "@" NET_RULES_DNS_SET, i);
+	if (out->mode == SPEC_EGRESS_ALLOW && add_cidrs(&out->allow, true, b, e) < 0)
+		return -1;
+	if (buf_add_str(b, "		ip daddr @private goto refuse\n", e) < 0)
+		return -1;
+	if (out->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "		accept\n", e) < 0)
+		return -1;
+	if (out->mode == SPEC_EGRESS_ALLOW &&
+		(add_cidrs(&out->allow, false, b, e) < 0 || add_accept(&out->allow, set, b, e) < 0))
+		return -1;
+	return buf_add_str(b, "		goto refuse\n	}\n", e);
+}
+
+static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
+{
+	if (buf_add_str(b,
+		    "	chain input {\n		type filter hook input priority filter; policy "
+		    "drop;\n"
+		    "		iif lo accept\n		ct state established,related accept\n",
+		    e) < 0)
+		return -1;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (buf_printf(b, e, "		iifname \"%s\" jump in%zu\n", p->vnets[i].bridge,
+			    i) < 0)
+			return -1;
+	if (buf_add_str(b,
+		    "	}\n	chain forward {\n"
+		    "		type filter hook forward priority filter; policy drop;\n"
+		    "		ct state established,related accept\n		ct state invalid "
+		    "drop\n",
+		    e) < 0)
+		return -1;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (p->vnets[i].way_out &&
+			buf_printf(b, e,
+				"		iifname \"%s\" oifname \"" NET_OUT_IF
+				"\" jump out%zu\n",
+				p->vnets[i].bridge, i) < 0)
+			return -1;
+	/* Only guests get to know that they were refused. */
+	return buf_add_str(b,
+		"		iifname \"br*\" goto refuse\n	}\n	chain output {\n"
+		"		type filter hook output priority filter; policy drop;\n"
+		"		oif lo accept\n		oifname \"br*\" accept\n	}\n"
+		"	chain translate {\n		type nat hook postrouting priority srcnat; "
+		"policy accept;\n"
+		"		oifname \"" NET_OUT_IF "\" masquerade\n	}\n",
+		e);
+}
+
+/* VLAN tags end at the switch, where nobody asked for them. */
+static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
+{
+	const char *comma = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_nics; i++)
+		n += !p->vnets[p->nics[i].vnet].spec->vlan_aware;
+	if (!n)
+		return 0;
+	if (buf_add_str(b,
+		    "table bridge moat {\n	chain prerouting {\n"
+		    "		type filter hook prerouting priority -300; policy accept;\n"
+		    "		iifname { ",
+		    e) < 0)
+		return -1;
+	for (size_t i = 0; i < p->n_nics; i++) {
+		if (p->vnets[p->nics[i].vnet].spec->vlan_aware)
+			continue;
+		if (buf_printf(b, e, "%s\"%s\"", comma, p->nics[i].tap) < 0)
+			return -1;
+		comma = ", ";
+	}
+	return buf_add_str(b, " } ether type { 0x8100, 0x88a8, 0x9100 } drop\n	}\n}\n", e);
+}
+
+int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e)
+{
+	if (buf_add_str(ret, "table " NET_RULES_TABLE " {\n", e) < 0 || add_sets(p, ret, e) < 0 ||
+		buf_add_str(ret, REFUSE, e) < 0)
+		return -1;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (add_input(p, i, ret, e) < 0 ||
+			(p->vnets[i].way_out && add_way_out(p, i, ret, e) < 0))
+			return -1;
+	if (add_hooks(p, ret, e) < 0 || buf_add_str(ret, "}\n", e) < 0)
+		return -1;
+	return add_tags(p, ret, e);
+}

@@ -1,0 +1,109 @@
+#include "net/script.h"
+
+#include <string.h>
+
+#include "util/auto.h"
+
+#define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
+#define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
+#define MAC(m)  mac_text(m, (char[MAC_TEXT_MAX]){0})
+
+static int add_bridge(const struct net_vnet *v, struct buf *b, struct err *e)
+{
+	/* No spanning tree, no snooping: a plain switch that learns addresses and floods the rest.
+	 * Filtering by VLAN only where it is asked for: some kernels cannot. */
+	if (buf_printf(b, e,
+		    "link add %s type bridge stp_state 0 mcast_snooping 0 forward_delay 0%s\n",
+		    v->bridge, v->tags ? " vlan_filtering 1" : "") < 0)
+		return -1;
+	for (size_t i = 0; i < v->n_subnets; i++)
+		if (v->subnets[i].server && buf_printf(b, e, "addr add %s/%u broadcast + dev %s\n",
+						    ADDR(v->subnets[i].server),
+						    v->subnets[i].cidr.prefix, v->bridge) < 0)
+			return -1;
+	return buf_printf(b, e, "link set %s up\n", v->bridge);
+}
+
+int net_script_links(const struct net_plan *p, struct buf *ret, struct err *e)
+{
+	if (buf_add_str(ret, "link set lo up\n", e) < 0)
+		return -1;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (add_bridge(&p->vnets[i], ret, e) < 0)
+			return -1;
+	for (size_t i = 0; i < p->n_nics; i++)
+		if (buf_printf(ret, e,
+			    "tuntap add %s mode tap vnet_hdr\nlink set %s master %s up\n",
+			    p->nics[i].tap, p->nics[i].tap, p->vnets[p->nics[i].vnet].bridge) < 0)
+			return -1;
+	return 0;
+}
+
+int net_script_vlans(const struct net_plan *p, struct buf *ret, struct err *e)
+{
+	for (size_t i = 0; i < p->n_nics; i++) {
+		const struct net_nic *n = &p->nics[i];
+
+		if (!p->vnets[n->vnet].tags)
+			continue;
+		if (n->vlan_tag ? buf_printf(ret, e,
+					  "vlan del dev %s vid 1\nvlan add dev %s vid %u pvid "
+					  "untagged\n",
+					  n->tap, n->tap, n->vlan_tag) < 0
+				: buf_printf(ret, e, "vlan add dev %s vid 2-4094\n", n->tap) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int net_script_out(const struct net_plan *p, struct buf *ret, struct err *e)
+{
+	return buf_printf(ret, e,
+		"addr add %s/%u dev " NET_OUT_IF "\nlink set " NET_OUT_IF
+		" up\nroute add default via %s dev " NET_OUT_IF "\n",
+		ADDR(p->link_us), p->link.prefix, ADDR(p->link_it));
+}
+
+static int add_range(const struct net_subnet *sub, size_t tag, struct buf *b, struct err *e)
+{
+	const char *mask = ADDR(ipv4_mask(sub->cidr.prefix));
+
+	for (size_t i = 0; i < sub->n_ranges; i++)
+		if (buf_printf(b, e, "dhcp-range=set:s%zu,%s,%s,%s,12h\n", tag,
+			    ADDR(sub->ranges[i].start), ADDR(sub->ranges[i].end), mask) < 0)
+			return -1;
+	/* Without a range only those get an address who have one reserved. */
+	if (!sub->n_ranges && buf_printf(b, e, "dhcp-range=set:s%zu,%s,static,%s,12h\n", tag,
+				      ADDR(sub->cidr.addr), mask) < 0)
+		return -1;
+	/* An option without a value is not sent. */
+	if (buf_printf(b, e, "dhcp-option=tag:s%zu,option:router%s%s\n", tag,
+		    sub->gateway ? "," : "", sub->gateway ? ADDR(sub->server) : "") < 0)
+		return -1;
+	return buf_printf(
+		b, e, "dhcp-option=tag:s%zu,option:dns-server,%s\n", tag, ADDR(sub->server));
+}
+
+int net_script_dhcp(const struct net_plan *p, size_t vnet, struct buf *ret, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[vnet];
+
+	if (buf_printf(ret, e,
+		    "port=0\ninterface=%s\nexcept-interface=lo\nbind-interfaces\nno-ping\n"
+		    "dhcp-authoritative\ndhcp-ignore-names\ndhcp-lease-max=10000\n"
+		    "domain=" NET_DOMAIN "\n",
+		    v->bridge) < 0)
+		return -1;
+	for (size_t i = 0; i < v->n_subnets; i++)
+		if (v->subnets[i].server && add_range(&v->subnets[i], i, ret, e) < 0)
+			return -1;
+	for (size_t i = 0; i < p->n_nics; i++) {
+		const struct net_nic *n = &p->nics[i];
+
+		if (n->vnet == vnet && n->ipv4 &&
+			buf_printf(ret, e, "dhcp-host=%s,%s,%s\n", MAC(n->mac), ADDR(n->ipv4),
+				p->spec->vms[n->vm].name) < 0)
+			return -1;
+	}
+	return 0;
+}

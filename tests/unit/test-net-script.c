@@ -1,0 +1,92 @@
+/*
+ * What is made of a network spec, against tests/golden/net/NAME.txt: the texts for ip, bridge, nft
+ * and dnsmasq, one after the other. MOAT_GOLDEN=write writes the files anew; read the difference
+ * before committing it.
+ */
+#include "net/script.h"
+
+#include "tap.h"
+#include "scratch.h"
+#include "spec/yaml.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+static const struct row {
+	const char *name, *spec;
+} rows[] = {
+	{"auto", "vms: [{source: tiny}, {name: b, source: tiny}]"},
+	{"two-subnets",
+		"networks: {vnets: [{alias: lan, subnets: [{cidr: 10.1.0.0/24, gateway: 10.1.0.1, "
+		"dhcp_ranges: [{start: 10.1.0.10, end: 10.1.0.11}]}, {cidr: 10.2.0.0/29}]}]}\n"
+		"vms: [{source: tiny}, {name: b, source: tiny, nics: [{vnet: lan, mac: "
+		"'52:54:00:00:00:01', ipv4: 10.2.0.6}, {vnet: lan}, {vnet: lan}]}]"},
+	{"router",
+		"networks: {vnets: [{alias: outside, subnets: [{cidr: 192.168.50.0/24}]}, {alias: "
+		"'in side', dhcp: false, subnets: [{cidr: 10.99.0.0/24, gateway: 10.99.0.1}]}]}\n"
+		"vms: [{source: tiny, nics: [{vnet: outside}, {vnet: in side}]}]"},
+	{"bare", "networks: {vnets: [{alias: wire}]}\nvms: [{source: tiny}]"},
+	{"open", "networks: {vnets: [{alias: lan, egress: open, subnets: [{cidr: 10.1.0.0/24, "
+		 "gateway: 10.1.0.1, snat: true}]}]}\nvms: [{source: tiny}]"},
+	{"allow",
+		"networks: {vnets: [{alias: lan, egress: {allow: {domains: [example.org], cidrs: "
+		"[192.0.2.0/24, 10.5.0.0/16, 0.0.0.0/0], ports: [80, 443, 80]}}, subnets: [{cidr: "
+		"10.1.0.0/24, gateway: 10.1.0.1, snat: true}, {cidr: 10.3.0.0/24, gateway: "
+		"10.3.0.1}]}]}\nvms: [{source: tiny}]"},
+	{"vlans", "networks: {vnets: [{alias: lan, vlan_aware: true}, {alias: other}]}\n"
+		  "vms: [{source: tiny, nics: [{vnet: lan, vlan_tag: 7}, {vnet: lan}, {vnet: "
+		  "other}]}]"},
+	/* The link to the outside gives way. */
+	{"link", "networks: {vnets: [{alias: lan, egress: open, subnets: [{cidr: 192.0.0.0/16, "
+		 "gateway: 192.0.0.1, snat: true}]}]}\nvms: [{source: tiny}]"},
+};
+
+static int texts_of(const struct row *row, struct buf *b, struct err *e)
+{
+	auto_json json_t *j = NULL;
+	auto_spec struct sandbox_spec *spec = NULL;
+	auto_net_plan struct net_plan *plan = NULL;
+
+	if (spec_text_to_json(
+		    (struct bytes){(const uint8_t *)row->spec, strlen(row->spec)}, &j, e) < 0 ||
+		spec_parse(j, &spec, e) < 0 || net_plan_make(spec, 0x0102030405, &plan, e) < 0)
+		return -1;
+	if (net_script_links(plan, b, e) < 0 || buf_add_str(b, "---- vlans\n", e) < 0 ||
+		net_script_vlans(plan, b, e) < 0 || buf_add_str(b, "---- rules\n", e) < 0 ||
+		net_script_rules(plan, b, e) < 0)
+		return -1;
+	if (plan->way_out &&
+		(buf_add_str(b, "---- out\n", e) < 0 || net_script_out(plan, b, e) < 0))
+		return -1;
+	for (size_t i = 0; i < plan->n_vnets; i++)
+		if (plan->vnets[i].dhcp && (buf_printf(b, e, "---- dhcp of %zu\n", i) < 0 ||
+						   net_script_dhcp(plan, i, b, e) < 0))
+			return -1;
+	return 0;
+}
+
+static void test_row(const struct row *row)
+{
+	auto_free char *got = NULL, *want = NULL;
+	auto_buf struct buf b = {0};
+	char path[300];
+	struct err e;
+
+	if (texts_of(row, &b, &e) < 0) {
+		tap_ok(0, "%s: %s", row->name, e.msg);
+		return;
+	}
+	got = buf_take_str(&b);
+	snprintf(path, sizeof(path), NET_GOLDEN "/%s.txt", row->name);
+	if (getenv("MOAT_GOLDEN") && strcmp(getenv("MOAT_GOLDEN"), "write") == 0)
+		put_file(path, got);
+	want = get_file(path);
+	tap_str(got, want, row->name);
+}
+
+int main(void)
+{
+	for (unsigned i = 0; i < ARRAY_LEN(rows); i++)
+		test_row(&rows[i]);
+	OK(entries_in(NET_GOLDEN) == ARRAY_LEN(rows)); /* no golden file that nobody reads */
+	return tap_done();
+}
