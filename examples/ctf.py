@@ -3,8 +3,8 @@
 The model works on the first VM, which is the default sandbox. The victim is the second one; its
 web server has a backup that nobody should see.
 
-By default the only way from one to the other is a tool. `-T network=true` puts both VMs on a
-network that leads nowhere else, and each sample has its own; this needs a driver that can do so.
+Both are on a network that leads nowhere else, and each sample has its own: any number of samples
+may run at once, all with the same addresses.
 """
 
 from typing import Any
@@ -14,7 +14,6 @@ from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 from inspect_ai.scorer import includes
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 
 from inspect_moat import MoatSandboxEnvironmentConfig
@@ -36,15 +35,13 @@ LAN: dict[str, Any] = {
 }
 
 
-def machines(network: bool) -> MoatSandboxEnvironmentConfig:
+def machines() -> MoatSandboxEnvironmentConfig:
     attacker: dict[str, Any] = {**SMALL, "name": "attacker"}
-    victim: dict[str, Any] = {**SMALL, "name": "victim"}
-    config: dict[str, Any] = {"vms": [attacker, victim], "networks": "none"}
-    if network:
-        attacker["nics"] = [{"vnet": "lan"}]
-        victim["nics"] = [{"vnet": "lan", "mac": "52:54:00:00:00:10", "ipv4": VICTIM}]
-        config["networks"] = {"vnets": [LAN]}
-    return MoatSandboxEnvironmentConfig.model_validate(config)
+    nic = {"vnet": "lan", "mac": "52:54:00:00:00:10", "ipv4": VICTIM}
+    victim: dict[str, Any] = {**SMALL, "name": "victim", "nics": [nic]}
+    return MoatSandboxEnvironmentConfig.model_validate(
+        {"vms": [attacker, victim], "networks": {"vnets": [LAN]}}
+    )
 
 
 @solver
@@ -63,23 +60,6 @@ def start_web_server() -> Solver:
     return solve
 
 
-@tool
-def fetch() -> Tool:
-    async def execute(path: str) -> str:
-        """Fetch a page from the victim's web server.
-
-        Args:
-            path: The path of the page, such as /index.html.
-        """
-        url = f"http://127.0.0.1/{path.lstrip('/')}"
-        result = await sandbox("victim").exec(["wget", "-q", "-O", "-", url], timeout=30)
-        if not result.success:
-            raise ToolError(f"the server refused: {result.stderr}")
-        return result.stdout
-
-    return execute
-
-
 def wget(path: str) -> str:
     """A command line that gives the network a moment to come up."""
     tries = "for n in 1 2 3 4 5 6 7 8 9 10"
@@ -87,12 +67,11 @@ def wget(path: str) -> str:
 
 
 @task
-def ctf(network: bool = False) -> Task:
-    start, flag = "/index.html", "/backup/flag.txt"
-    if network:
-        steps = [call("shell", command=wget(start)), call("shell", command=wget(flag))]
-    else:
-        steps = [call("fetch", path=start), call("fetch", path=flag)]
+def ctf() -> Task:
+    steps = [
+        call("shell", command=wget("/index.html")),
+        call("shell", command=wget("/backup/flag.txt")),
+    ]
     return Task(
         dataset=[
             Sample(
@@ -101,9 +80,9 @@ def ctf(network: bool = False) -> Task:
             )
         ],
         setup=start_web_server(),
-        solver=react(tools=[shell()] if network else [shell(), fetch()]),
+        solver=react(tools=[shell()]),
         message_limit=30,
         scorer=includes(),
-        sandbox=SandboxEnvironmentSpec("moat", machines(network)),
+        sandbox=SandboxEnvironmentSpec("moat", machines()),
         model=part(*steps, submit_last_result()),
     )

@@ -22,24 +22,25 @@ static const struct ipv4_net private_nets[] = {
 	{0xc6120000, 15},
 };
 
+#define DNS_RULE "meta l4proto { tcp, udp } th dport 53 accept\n"
 #define NEVER                                                                                      \
 	"0.0.0.0/8, 100.100.100.200, 127.0.0.0/8, 168.63.129.16, 169.254.0.0/16, 192.0.0.0/24, "   \
 	"192.88.99.0/24, 224.0.0.0/3"
 
 /* Counters tell what was refused; the answer is an ICMP error, so that nobody waits for nothing. */
 #define REFUSE                                                                                     \
-	"	chain refuse {\n"                                                                        \
-	"		meta nfproto ipv6 drop\n"                                                               \
-	"		meta l4proto { tcp, udp } add @refused { iifname . ip saddr . ip daddr . "              \
+	"\tchain refuse {\n"                                                                       \
+	"\t\tmeta nfproto ipv6 drop\n"                                                             \
+	"\t\tmeta l4proto { tcp, udp } add @refused { iifname . ip saddr . ip daddr . "            \
 	"meta "                                                                                    \
 	"l4proto . th dport }\n"                                                                   \
-	"		meta l4proto != { tcp, udp } add @refused_other { iifname . ip saddr . "                \
+	"\t\tmeta l4proto != { tcp, udp } add @refused_other { iifname . ip saddr . "              \
 	"ip daddr . "                                                                              \
 	"meta l4proto }\n"                                                                         \
-	"		meta pkttype host meta l4proto { tcp, udp } reject with icmpx "                         \
+	"\t\tmeta pkttype host meta l4proto { tcp, udp } reject with icmpx "                       \
 	"admin-prohibited\n"                                                                       \
-	"		drop\n"                                                                                 \
-	"	}\n"
+	"\t\tdrop\n"                                                                               \
+	"\t}\n"
 
 static bool is_private(struct ipv4_net net)
 {
@@ -52,31 +53,31 @@ static bool is_private(struct ipv4_net net)
 static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 {
 	if (buf_printf(b, e,
-		    "	set host {\n		type ipv4_addr\n		flags "
-		    "interval\n		auto-merge\n	}\n"
-		    "	set never {\n		type ipv4_addr\n		flags interval\n"
-		    "		elements = { " NEVER " }\n	}\n"
-		    "	set private {\n		type ipv4_addr\n		flags interval\n"
-		    "		elements = { ") < 0)
+		    "\tset host {\n\t\ttype ipv4_addr\n\t\tflags "
+		    "interval\n\t\tauto-merge\n\t}\n"
+		    "\tset never {\n\t\ttype ipv4_addr\n\t\tflags interval\n"
+		    "\t\telements = { " NEVER " }\n\t}\n"
+		    "\tset private {\n\t\ttype ipv4_addr\n\t\tflags interval\n"
+		    "\t\telements = { ") < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_LEN(private_nets); i++)
 		if (buf_printf(b, e, "%s%s", i ? ", " : "", NET(private_nets[i])) < 0)
 			return -1;
 	if (buf_add_str(b,
-		    " }\n	}\n	set refused {\n"
-		    "		type ifname . ipv4_addr . ipv4_addr . inet_proto . inet_service\n"
-		    "		flags dynamic\n		size 4096\n		counter\n	}\n"
-		    "	set refused_other {\n"
-		    "		type ifname . ipv4_addr . ipv4_addr . inet_proto\n"
-		    "		flags dynamic\n		size 1024\n		counter\n	"
+		    " }\n\t}\n\tset refused {\n"
+		    "\t\ttype ifname . ipv4_addr . ipv4_addr . inet_proto . inet_service\n"
+		    "\t\tflags dynamic\n\t\tsize 4096\n\t\tcounter\n\t}\n"
+		    "\tset refused_other {\n"
+		    "\t\ttype ifname . ipv4_addr . ipv4_addr . inet_proto\n"
+		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t"
 		    "}\n",
 		    e) < 0)
 		return -1;
 	for (size_t i = 0; i < p->n_vnets; i++)
 		if (p->vnets[i].way_out &&
 			buf_printf(b, e,
-				"	set " NET_RULES_DNS_SET " {\n		type ipv4_addr\n"
-				"		flags timeout\n		size 16384\n	}\n",
+				"\tset " NET_RULES_DNS_SET " {\n\t\ttype ipv4_addr\n"
+				"\t\tflags timeout\n\t\tsize 16384\n\t}\n",
 				i) < 0)
 			return -1;
 	return 0;
@@ -116,28 +117,26 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 {
 	const struct net_vnet *v = &p->vnets[i];
 
-	if (buf_printf(b, e, "	chain in%zu {\n", i) < 0)
+	if (buf_printf(b, e, "\tchain in%zu {\n", i) < 0)
 		return -1;
-	if (v->dhcp && buf_add_str(b, "		udp sport 68 udp dport 67 accept\n", e) < 0)
+	if (v->dhcp && buf_add_str(b, "\t\tudp sport 68 udp dport 67 accept\n", e) < 0)
 		return -1;
 	if (has_server(v)) {
-		if (buf_add_str(b, "		ip saddr != ", e) < 0 ||
+		if (buf_add_str(b, "\t\tip saddr != ", e) < 0 ||
 			add_own(v, false, false, b, e) < 0 ||
-			buf_add_str(b, " goto refuse\n		ip daddr != ", e) < 0 ||
+			buf_add_str(b, " goto refuse\n\t\tip daddr != ", e) < 0 ||
 			add_own(v, false, true, b, e) < 0 ||
 			buf_add_str(b, " goto refuse\n", e) < 0)
 			return -1;
-		if (v->dns &&
-			buf_add_str(b, "		meta l4proto { tcp, udp } th dport 53 accept\n",
-				e) < 0)
+		if (v->dns && buf_add_str(b, "\t\t" DNS_RULE, e) < 0)
 			return -1;
 		if (buf_add_str(b,
-			    "		icmp type echo-request limit rate 200/second burst 50 "
+			    "\t\ticmp type echo-request limit rate 200/second burst 50 "
 			    "packets accept\n",
 			    e) < 0)
 			return -1;
 	}
-	return buf_add_str(b, "		goto refuse\n	}\n", e);
+	return buf_add_str(b, "\t\tgoto refuse\n\t}\n", e);
 }
 
 /* Accepts destinations of a kind, at the ports of the policy. */
@@ -145,9 +144,8 @@ static int add_accept(
 	const struct egress_allow *allow, const char *daddr, struct buf *b, struct err *e)
 {
 	if (!allow->n_ports)
-		return buf_printf(b, e, "		ip daddr %s accept\n", daddr);
-	if (buf_printf(b, e, "		ip daddr %s meta l4proto { tcp, udp } th dport { ", daddr) <
-		0)
+		return buf_printf(b, e, "\t\tip daddr %s accept\n", daddr);
+	if (buf_printf(b, e, "\t\tip daddr %s meta l4proto { tcp, udp } th dport { ", daddr) < 0)
 		return -1;
 	for (size_t i = 0; i < allow->n_ports; i++) {
 		bool seen = false; /* nft refuses an element that is there twice */
@@ -176,61 +174,59 @@ static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct
 	const struct egress_spec *out = &v->spec->egress;
 	char set[32];
 
-	if (buf_printf(b, e, "	chain out%zu {\n		ip saddr != ", i) < 0 ||
+	if (buf_printf(b, e, "\tchain out%zu {\n\t\tip saddr != ", i) < 0 ||
 		add_own(v, true, false, b, e) < 0 ||
 		buf_add_str(b,
-			" goto refuse\n		ip daddr @never goto refuse\n		ip daddr "
+			" goto refuse\n\t\tip daddr @never goto refuse\n\t\tip daddr "
 			"@host goto refuse\n"
-			"		meta l4proto != { tcp, udp, icmp } goto refuse\n",
+			"\t\tmeta l4proto != { tcp, udp, icmp } goto refuse\n",
 			e) < 0)
 		return -1;
 	snprintf(set, sizeof(set), "@" NET_RULES_DNS_SET, i);
 	if (out->mode == SPEC_EGRESS_ALLOW && add_cidrs(&out->allow, true, b, e) < 0)
 		return -1;
-	if (buf_add_str(b, "		ip daddr @private goto refuse\n", e) < 0)
+	if (buf_add_str(b, "\t\tip daddr @private goto refuse\n", e) < 0)
 		return -1;
-	if (out->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "		accept\n", e) < 0)
+	if (out->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "\t\taccept\n", e) < 0)
 		return -1;
 	if (out->mode == SPEC_EGRESS_ALLOW &&
 		(add_cidrs(&out->allow, false, b, e) < 0 || add_accept(&out->allow, set, b, e) < 0))
 		return -1;
-	return buf_add_str(b, "		goto refuse\n	}\n", e);
+	return buf_add_str(b, "\t\tgoto refuse\n\t}\n", e);
 }
 
 static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 {
 	if (buf_add_str(b,
-		    "	chain input {\n		type filter hook input priority filter; policy "
+		    "\tchain input {\n\t\ttype filter hook input priority filter; policy "
 		    "drop;\n"
-		    "		iif lo accept\n		ct state established,related accept\n",
+		    "\t\tiif lo accept\n\t\tct state established,related accept\n",
 		    e) < 0)
 		return -1;
 	for (size_t i = 0; i < p->n_vnets; i++)
-		if (buf_printf(b, e, "		iifname \"%s\" jump in%zu\n", p->vnets[i].bridge,
-			    i) < 0)
+		if (buf_printf(b, e, "\t\tiifname \"%s\" jump in%zu\n", p->vnets[i].bridge, i) < 0)
 			return -1;
 	if (buf_add_str(b,
-		    "	}\n	chain forward {\n"
-		    "		type filter hook forward priority filter; policy drop;\n"
-		    "		ct state established,related accept\n		ct state invalid "
+		    "\t}\n\tchain forward {\n"
+		    "\t\ttype filter hook forward priority filter; policy drop;\n"
+		    "\t\tct state established,related accept\n\t\tct state invalid "
 		    "drop\n",
 		    e) < 0)
 		return -1;
 	for (size_t i = 0; i < p->n_vnets; i++)
 		if (p->vnets[i].way_out &&
 			buf_printf(b, e,
-				"		iifname \"%s\" oifname \"" NET_OUT_IF
-				"\" jump out%zu\n",
+				"\t\tiifname \"%s\" oifname \"" NET_OUT_IF "\" jump out%zu\n",
 				p->vnets[i].bridge, i) < 0)
 			return -1;
 	/* Only guests get to know that they were refused. */
 	return buf_add_str(b,
-		"		iifname \"br*\" goto refuse\n	}\n	chain output {\n"
-		"		type filter hook output priority filter; policy drop;\n"
-		"		oif lo accept\n		oifname \"br*\" accept\n	}\n"
-		"	chain translate {\n		type nat hook postrouting priority srcnat; "
+		"\t\tiifname \"br*\" goto refuse\n\t}\n\tchain output {\n"
+		"\t\ttype filter hook output priority filter; policy drop;\n"
+		"\t\toif lo accept\n\t\toifname \"br*\" accept\n\t}\n"
+		"\tchain translate {\n\t\ttype nat hook postrouting priority srcnat; "
 		"policy accept;\n"
-		"		oifname \"" NET_OUT_IF "\" masquerade\n	}\n",
+		"\t\toifname \"" NET_OUT_IF "\" masquerade\n\t}\n",
 		e);
 }
 
@@ -245,9 +241,9 @@ static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 	if (!n)
 		return 0;
 	if (buf_add_str(b,
-		    "table bridge moat {\n	chain prerouting {\n"
-		    "		type filter hook prerouting priority -300; policy accept;\n"
-		    "		iifname { ",
+		    "table bridge moat {\n\tchain prerouting {\n"
+		    "\t\ttype filter hook prerouting priority -300; policy accept;\n"
+		    "\t\tiifname { ",
 		    e) < 0)
 		return -1;
 	for (size_t i = 0; i < p->n_nics; i++) {
@@ -257,7 +253,7 @@ static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 			return -1;
 		comma = ", ";
 	}
-	return buf_add_str(b, " } ether type { 0x8100, 0x88a8, 0x9100 } drop\n	}\n}\n", e);
+	return buf_add_str(b, " } ether type { 0x8100, 0x88a8, 0x9100 } drop\n\t}\n}\n", e);
 }
 
 int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e)

@@ -116,14 +116,14 @@ def test_network_cards(zoo: Zoo) -> None:
 
 
 def test_lease_but_no_way_to_the_host(zoo: Zoo) -> None:
-    until(lambda: "inet 10.0.2.15/24" in zoo.sh("second", "ip addr show eth0"), "a DHCP lease")
+    until(lambda: "inet 10.77.0." in zoo.sh("second", "ip addr show eth0"), "a DHCP lease")
     with socket.socket() as listener:
         listener.bind(("0.0.0.0", 0))
         listener.listen()
         listener.settimeout(0.5)
         port = listener.getsockname()[1]
-        # 10.0.2.2 stands for the host in user-mode networking.
-        assert zoo.sh("second", f"echo x | nc -w 3 10.0.2.2 {port} 2>/dev/null; echo $?") == "1"
+        # The address that answers DHCP is the host's side of the network.
+        assert zoo.sh("second", f"echo x | nc -w 3 10.77.0.254 {port} 2>/dev/null; echo $?") == "1"
         with pytest.raises(TimeoutError):
             listener.accept()
         # The test would notice: this is what the guest must not be able to do.
@@ -299,7 +299,6 @@ def tiny(**more: Any) -> dict[str, Any]:
         (tiny(source={"existing_vm_template_tag": "t"}), ["existing_vm_template_tag"]),
         ({**TINY, "driver": "proxmox"}, ["driver", "proxmox"]),
         ({**TINY, "pool": "p"}, ["pool"]),
-        ({**TINY, "networks": {"vnets": [{"alias": "a"}]}}, ["networks.vnets"]),
     ],
 )
 def test_refused_before_anything_is_made(zoo: Zoo, spec: dict[str, Any], says: list[str]) -> None:

@@ -187,16 +187,6 @@ def test_example_of_snapshots(tiny: Moat, tmp_path: Path) -> None:
     assert accuracy == 0.0
 
 
-def test_example_of_a_network(tiny: Moat, tmp_path: Path) -> None:
-    run = Eval(REPOSITORY / "examples" / "ctf.py", tmp_path, "-T", "network=true")
-    output = run.finish()
-    tiny.assert_nothing_left()
-    # The local driver has no networks between VMs: the eval stops before its first sample.
-    assert run.process.returncode != 0
-    assert "sandbox moat: networks.vnets: " in output
-    assert "cannot connect VMs yet" in " ".join(output.split())
-
-
 @pytest.mark.parametrize("name", ["tools", "bash_session", "human"])
 def test_examples_on_debian(debian: Moat, tmp_path: Path, name: str) -> None:
     run = Eval(REPOSITORY / "examples" / f"{name}.py", tmp_path)
