@@ -227,7 +227,6 @@ int net_open(const struct op *op, const struct net_req *req, struct net **ret, s
 		return err_oom(e);
 	net->sock = -1;
 	net->proc = PROC_NONE;
-	net->asking.fd = -1;
 	pthread_mutex_init(&net->mu, NULL);
 	if (turn_init(&net->asking, e) < 0 || open_with(net, req, e) < 0)
 		return -1;
