@@ -278,8 +278,8 @@ def test_importing_disks(client: Client) -> None:
             archive.addfile(entry, io.BytesIO(data))
     reply = client.upload("victim.ova", buffer.getvalue(), [("content", "import")])
     assert client.wait(reply.data) == "OK"
-    found = client.get("/nodes/pve/storage/local/import-metadata", volume="local:import/victim.ova")
-    disk = found["disks"]["scsi0"]["volid"]
+    found = client.get("/nodes/pve/storage/local/import-metadata", volume="import/victim.ova")
+    disk = found["disks"]["sata0"]["volid"]
     assert (disk, found["create-args"]["memory"]) == ("local:import/victim.ova/disk.vmdk", 768)
     make(client, 171, scsi0=f"local-lvm:0,import-from={disk}")
     assert client.get(f"{QEMU}/171/config")["scsi0"].startswith("local-lvm:vm-171-disk-0,size=")
@@ -479,3 +479,32 @@ def test_many_clients_at_once(server: PveServer) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+# --- the firewall ---
+
+
+@pytest.mark.parametrize(
+    "base", ["/cluster", "/nodes/pve", f"{QEMU}/150", "/cluster/sdn/vnets/abc123v0"]
+)
+def test_firewall(client: Client, vm: int, base: str) -> None:
+    if "vnets" in base and not client.server.state()["vnets"]:
+        client.server.control("add_zone", zone="abc123z", vnets={"abc123v0": {}})
+    path = f"{base}/firewall"
+    assert client.call("PUT", f"{path}/options", {"enable": 1}).status == 200
+    assert client.get(f"{path}/options")["enable"] == 1
+    way = "forward" if "vnets" in base else "in"
+    rules = [
+        {"type": way, "action": "ACCEPT", "proto": "udp", "dport": "53", "enable": 1},
+        {"type": way, "action": "DROP", "enable": 1, "comment": "the rest"},
+    ]
+    for rule in reversed(rules):
+        assert client.call("POST", f"{path}/rules", rule).status == 200
+    shown = client.get(f"{path}/rules")
+    assert [(rule["pos"], rule["action"]) for rule in shown] == [(0, "ACCEPT"), (1, "DROP")]
+    bad = {"type": way, "action": "DROP", "dport": "1", "enable": 1}
+    assert client.call("POST", f"{path}/rules", bad).status == 400
+    for _ in rules:
+        assert client.call("DELETE", f"{path}/rules/0").status == 200
+    assert client.get(f"{path}/rules") == []
+    assert client.call("PUT", f"{path}/options", {"delete": "enable"}).status == 200

@@ -18,14 +18,34 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import api_agent, api_base, api_power, api_sdn, api_storage, api_vm, terminal
+from . import (
+    api_agent,
+    api_base,
+    api_firewall,
+    api_more,
+    api_power,
+    api_sdn,
+    api_storage,
+    api_vm,
+    terminal,
+)
 from .app import App
 from .control import Control
 from .http import Front
 from .machines import Machines
 from .state import GIB, Node
 
-MODULES = (api_agent, api_base, api_power, api_sdn, api_storage, api_vm, terminal)
+MODULES = (
+    api_agent,
+    api_base,
+    api_firewall,
+    api_more,
+    api_power,
+    api_sdn,
+    api_storage,
+    api_vm,
+    terminal,
+)
 STREAM_LIMIT = 1 << 17
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from .errors import fail
 from .state import Volume
 
+BUSES = {"5": "ide", "6": "scsi", "20": "sata"}
+
 
 def local_name(tag: str) -> str:
     return tag.rsplit("}", 1)[-1]
@@ -46,9 +48,14 @@ def metadata(volume: Volume) -> dict[str, Any]:
             files[given.get("id", "")] = given.get("href", "")
         elif local_name(element.tag) == "Disk":
             disks[given.get("diskId", "")] = given.get("fileRef", "")
-    create: dict[str, Any] = {"vmid": 0, "name": "imported"}
+    create: dict[str, Any] = {"name": "imported"}
     drives: dict[str, Any] = {}
-    for item in (element for element in root.iter() if local_name(element.tag) == "Item"):
+    items = [element for element in root.iter() if local_name(element.tag) == "Item"]
+    # The bus of a disk is its controller's, SATA if there is none that is known.
+    buses = {
+        text_of(item, "InstanceID"): BUSES.get(text_of(item, "ResourceType"), "") for item in items
+    }
+    for item in items:
         kind = text_of(item, "ResourceType")
         if kind == "3":
             create["cores"] = int(text_of(item, "VirtualQuantity") or 1)
@@ -58,14 +65,14 @@ def metadata(volume: Volume) -> dict[str, Any]:
             match = re.search(r"disk/(.+)$", text_of(item, "HostResource"))
             file = files.get(disks.get(match.group(1), ""), "") if match else ""
             if file:
-                drives[f"scsi{len(drives)}"] = {"volid": f"{volume.volid}/{file}"}
+                bus = buses.get(text_of(item, "Parent")) or "sata"
+                drives[f"{bus}{len(drives)}"] = {"volid": f"{volume.volid}/{file}"}
     for element in root.iter():
         if local_name(element.tag) == "VirtualSystem":
             create["name"] = next(
                 (value for key, value in element.attrib.items() if local_name(key) == "id"),
                 "imported",
             )
-    create.pop("vmid")
     return {
         "type": "vm",
         "source": "ova" if volume.form == "ova" else "ovf",

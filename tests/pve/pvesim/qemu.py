@@ -147,6 +147,8 @@ class QemuMachines(Machines):
             argv += ["-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"]
         for key, parts in vm.nets().items():
             argv += self.net(key, parts)
+        if any(key.startswith("sata") for key in vm.drives()):
+            argv += ["-device", "ich9-ahci,id=ahci"]
         for key, parts in vm.drives().items():
             argv += self.drive(vm, key, parts)
         return argv
@@ -181,8 +183,9 @@ class QemuMachines(Machines):
                 f"scsi-{device},bus=scsi.0,scsi-id={key[4:]},lun=0,id={key},drive=drive-{key}",
             ]
         else:
-            unit = int(key.lstrip("idesat")) + (0 if key.startswith("ide") else 2)
-            words = ["-device", f"ide-{device},bus=ide.{unit % 6},id={key},drive=drive-{key}"]
+            bus = "ide" if key.startswith("ide") else "ahci"
+            unit = key.lstrip("idesat")
+            words = ["-device", f"ide-{device},bus={bus}.{unit},id={key},drive=drive-{key}"]
         form = "format=qcow2" if path and is_qcow2(Path(path)) else "format=raw"
         file = f",file={path},{form}" if path else ""
         return [
