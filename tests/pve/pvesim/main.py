@@ -54,7 +54,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 for any")
     parser.add_argument("--dir", help="working directory; a temporary one if not given")
-    parser.add_argument("--vms", choices=("none", "qemu"), default="none")
+    parser.add_argument("--vms", choices=("none", "container", "qemu"), default="none")
     parser.add_argument("--nodes", default="pve", help="names of nodes, with commas")
     parser.add_argument("--memory", type=int, default=64, help="GiB of each node")
     parser.add_argument("--cpus", type=int, default=16)
@@ -176,6 +176,10 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
 def machines_of(options: argparse.Namespace, app: App) -> Machines:
     if options.vms == "none":
         return Machines(app)
+    if options.vms == "container":
+        from .container import ContainerMachines
+
+        return ContainerMachines(app)
     from .qemu import QemuMachines
 
     return QemuMachines(app)
