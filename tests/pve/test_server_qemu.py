@@ -55,6 +55,16 @@ def test_commands_run_in_the_guest(real: Client) -> None:
     assert "Linux" in real.run(VM, "uname", "-a")["out-data"]
 
 
+def test_the_guest_has_its_address_from_the_ipam(real: Client) -> None:
+    rows = real.get("/cluster/sdn/ipams/pve/status")
+    address = next(row["ip"] for row in rows if row.get("vmid") == VM)
+    found = f"ip -4 addr | grep -q 'inet {address}/24'"
+    look = f"for i in $(seq 600); do {found} && break; sleep 0.1; done"
+    result = real.run(VM, "sh", "-c", f"{look}; ip -4 route; ping -c 1 -W 60 10.79.0.1")
+    assert "default via 10.79.0.1" in result["out-data"]
+    assert result["exitcode"] == 0
+
+
 def test_files_of_the_guest(real: Client) -> None:
     base = f"{QEMU}/{VM}/agent"
     given = {"file": "/root/x", "content": "one\n"}

@@ -19,6 +19,7 @@ from .machines import Machines
 from .qga import QgaAgent, Qmp
 from .state import Vm
 from .terminal import SerialPort
+from .wire import GROUP, LOOPBACK, Wires
 
 if TYPE_CHECKING:
     from .app import App
@@ -70,8 +71,7 @@ class QemuMachines(Machines):
         self.kernel, self.initrd = kernel_of(app.options)
         self.sockets = app.state.dir / "run"
         self.sockets.mkdir(exist_ok=True)
-        # One port of the multicast address for each bridge: a network of its own.
-        self.bridges: dict[str, int] = {}
+        self.wires = Wires(app)
 
     async def launch(self, vm: Vm, incoming: str = "") -> QemuMachine:
         folder = self.sockets / f"{vm.vmid}-{time.monotonic_ns()}"
@@ -156,12 +156,10 @@ class QemuMachines(Machines):
     def net(self, key: str, parts: dict[str, str]) -> list[str]:
         model, mac = next(iter(parts.items()))
         bridge = parts.get("bridge", "vmbr0")
-        port = self.bridges.setdefault(
-            bridge, 20000 + (os.getpid() * 64 + len(self.bridges)) % 20000
-        )
+        port = self.wires.port(bridge)
         return [
             "-netdev",
-            f"socket,id={key},mcast=230.0.0.1:{port},localaddr=127.0.0.1",
+            f"socket,id={key},mcast={GROUP}:{port},localaddr={LOOPBACK}",
             "-device",
             f"{NICS.get(model, 'virtio-net-pci')},netdev={key},mac={mac},romfile=,id=nic-{key}",
         ]
@@ -195,6 +193,10 @@ class QemuMachines(Machines):
         ]
 
     # --- life ---
+
+    async def close(self) -> None:
+        await super().close()
+        self.wires.close()
 
     async def end(self, vm: Vm) -> None:
         machine = vm.machine
