@@ -130,6 +130,9 @@ class Front:
                     break
         except Dropped:
             reset(writer)
+        except asyncio.CancelledError:
+            # The server ends while this connection waits.
+            pass
         except (
             ConnectionError,
             asyncio.IncompleteReadError,
