@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import http.server
 import io
 import tarfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from client import Client, WebSocket
@@ -257,6 +260,24 @@ def test_upload_fields_have_one_order(client: Client) -> None:
     reply = client.upload("a.txt", b"x", [("content", "iso")])
     assert reply.errors == {"filename": "wrong file extension"}
     assert client.upload("a.iso", b"x", [("content", "iso")], storage="local-lvm").status == 500
+
+
+def test_the_server_downloads(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "image.qcow2").write_bytes(b"QFI\xfb" + b"\0" * 996)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{web.server_address[1]}"
+    path = "/nodes/pve/storage/local"
+    given = {"content": "import", "filename": "got.qcow2", "url": f"{base}/image.qcow2"}
+    assert client.task("POST", f"{path}/download-url", given) == "OK"
+    rows = client.get(f"{path}/content", content="import")
+    assert [(row["volid"], row["size"]) for row in rows] == [("local:import/got.qcow2", 1000)]
+    given["url"] = f"{base}/none.qcow2"
+    assert "download failed" in client.task("POST", f"{path}/download-url", given)
+    assert client.task("DELETE", f"{path}/content/import/got.qcow2") == "OK"
+    web.shutdown()
+    web.server_close()
 
 
 def test_importing_disks(client: Client) -> None:

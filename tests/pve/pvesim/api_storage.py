@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+import shutil
+import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 from .app import Call, route
-from .errors import fail
+from .errors import TaskFailed, fail
 from .tasks import Task
+from .upload import start
 
 STORAGE = "/nodes/{node}/storage/{storage}"
 AUDIT = ("Datastore.Audit", "Datastore.AllocateSpace")
@@ -28,7 +34,11 @@ async def storages(call: Call) -> Any:
             continue
         if call.get("enabled") and not storage.enabled:
             continue
-        rows.append(storage.row())
+        row = storage.row()
+        if call.get("format"):
+            supported = ["qcow2", "raw", "vmdk"] if storage.kind == "dir" else ["raw"]
+            row["formats"] = {"supported": supported, "default": "raw"}
+        rows.append(row)
     return rows
 
 
@@ -106,6 +116,31 @@ async def delete(call: Call) -> Any:
     return call.task(
         "imgdel", volid.split(":", 1)[1].replace("/", "\\x2f") + f"@{call['storage']}", work
     )
+
+
+@route(f"POST {STORAGE}/download-url", "/storage/{storage}", "Datastore.AllocateTemplate")
+async def download(call: Call) -> Any:
+    """The server fetches a file itself; here only from this machine."""
+    call.state.storage(call["node"], call["storage"])
+    host = urlsplit(call["url"]).hostname or ""
+    if host not in ("127.0.0.1", "localhost"):
+        raise fail(f"download of '{call['url']}' failed: this server has no way out")
+    temporary = call.state.dir / f"upload-{secrets.token_hex(8)}"
+
+    async def fetch(task: Task) -> None:
+        def run() -> None:
+            with (
+                urllib.request.urlopen(call["url"], timeout=60) as source,
+                temporary.open("wb") as out,
+            ):
+                shutil.copyfileobj(source, out)
+
+        try:
+            await asyncio.to_thread(run)
+        except OSError as why:
+            raise TaskFailed(f"download failed: {why}") from None
+
+    return start(call.app, call.user, call.params, temporary, fetch)
 
 
 @route(f"GET {STORAGE}/import-metadata", "/storage/{storage}", *AUDIT, any_of=True)

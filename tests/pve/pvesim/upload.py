@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import ApiError, TaskFailed, bad_parameters, fail
 from .http import Answer, Dropped, Request, decode_form
 from .state import Volume
-from .tasks import Task
+from .tasks import Task, Work
 
 if TYPE_CHECKING:
     from .app import App
@@ -126,7 +126,10 @@ def bare_refusal() -> ApiError:
     return error
 
 
-def start(app: App, user: str, params: dict[str, Any], temporary: Path) -> str:
+def start(
+    app: App, user: str, params: dict[str, Any], temporary: Path, fetch: Work | None = None
+) -> str:
+    """The task that makes a volume of a file, which is there or is still to be fetched."""
     node, name = params["node"], params["storage"]
     app.auth.require(user, f"/storage/{name}", "Datastore.AllocateTemplate")
     storage = app.state.storage(node, name)
@@ -140,7 +143,7 @@ def start(app: App, user: str, params: dict[str, Any], temporary: Path) -> str:
     file = re.sub(r"[^-a-zA-Z0-9_.]", "_", params["filename"])
     if not file.endswith(SUFFIXES[content]):
         raise bad_parameters({"filename": "wrong file extension"})
-    if temporary.stat().st_size == 0 and content == "import":
+    if fetch is None and temporary.stat().st_size == 0 and content == "import":
         raise fail("upload of an empty file")
     volid = f"{name}:{content}/{file}"
 
@@ -148,6 +151,8 @@ def start(app: App, user: str, params: dict[str, Any], temporary: Path) -> str:
         target = app.state.dir / node / name / f"{content}_{file}"
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            if fetch:
+                await fetch(task)
             if params.get("checksum"):
                 check(params["checksum-algorithm"], params["checksum"], temporary)
             task.say(f"target file: {target}")
@@ -159,7 +164,7 @@ def start(app: App, user: str, params: dict[str, Any], temporary: Path) -> str:
         storage.volumes[volid] = Volume(volid, content, form, target.stat().st_size, target)
         app.made.append(f"volume {volid}")
 
-    return app.tasks.start(node, "imgcopy", "", user, work)
+    return app.tasks.start(node, "download" if fetch else "imgcopy", "", user, work)
 
 
 def check(algorithm: str, wanted: str, path: Path) -> None:
