@@ -34,6 +34,7 @@ def test_many_at_once(quick: Client) -> None:
             assert client.task("POST", f"{QEMU}/{vmid}/status/start") == "OK"
             assert client.run(vmid, "hostname")["out-data"] == f"vm{vmid}\n"
             assert client.run(vmid, "sh", "-c", "echo $$; exit 4")["exitcode"] == 4
+            assert client.run(vmid, "cloud-init", "status")["out-data"] == "status: done\n"
             if vmid > 101:
                 assert client.task("POST", f"{QEMU}/{vmid}/status/stop") == "OK"
                 assert client.task("DELETE", f"{QEMU}/{vmid}") == "OK"

@@ -52,6 +52,7 @@ def test_commands_run_in_the_guest(real: Client) -> None:
     assert real.run(VM, "sh", "-c", "kill -9 $$")["signal"] == 9
     reply = real.call("POST", f"{QEMU}/{VM}/agent/exec", {"command": ["/no/such/program"]})
     assert (reply.status, reply.reason, reply.body) == (596, "Broken pipe", b"")
+    assert real.run(VM, "cloud-init", "status", "--wait")["out-data"] == "status: done\n"
     assert "Linux" in real.run(VM, "uname", "-a")["out-data"]
 
 

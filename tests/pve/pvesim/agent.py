@@ -82,6 +82,8 @@ class FakeAgent(Agent):
             out = b" ".join(args) + b"\n"
         elif name == "hostname":
             out = self.hostname.encode() + b"\n"
+        elif name == "cloud-init":
+            out = b"status: done\n"
         elif name == "sleep":
             await asyncio.sleep(float(args[0]))
         elif name == "yes":
@@ -148,6 +150,7 @@ class FakeAgent(Agent):
 
 
 COMMANDS = {
+    "cloud-init",
     "true",
     "false",
     "echo",

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import TaskFailed
 from .machines import Machines
-from .qemu import die_with_parent, kernel_of, serials
+from .qemu import die_with_parent, serials
 from .qga import QgaAgent
 from .state import Vm
 from .terminal import SerialPort
+from .userland import kernel_of, unpack
 
 if TYPE_CHECKING:
     from .app import App
@@ -208,18 +209,6 @@ class ContainerMachines(Machines):
     async def forget(self, vm: Vm) -> None:
         for name in vm.snapshots:
             await self.drop_snapshot(vm, name)
-
-
-def unpack(initrd: str, target: Path) -> None:
-    """The userland of an initramfs, without what only a kernel of its own needs."""
-    target.mkdir()
-    with open(initrd, "rb") as archive:
-        words = ["cpio", "-idm", "--quiet", "--no-absolute-filenames", "-f", "*lib/modules/*"]
-        # Device nodes cannot be made by everybody, and /dev is not taken from there anyway.
-        subprocess.run(words, cwd=target, stdin=archive, stderr=subprocess.DEVNULL, check=False)
-    for name in ("proc", "dev", "run", "tmp"):
-        (target / name).mkdir(exist_ok=True)
-    (target / "tmp").chmod(0o1777)
 
 
 async def copy(source: Path, target: Path) -> None:

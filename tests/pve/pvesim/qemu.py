@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from .machines import Machines
 from .qga import QgaAgent, Qmp
 from .state import Vm
 from .terminal import SerialPort
+from .userland import kernel_of, with_stubs
 from .wire import GROUP, LOOPBACK, Wires
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class QemuMachines(Machines):
 
     def __init__(self, app: App) -> None:
         super().__init__(app)
-        self.kernel, self.initrd = kernel_of(app.options)
+        self.kernel, initrd = kernel_of(app.options)
+        self.initrd = with_stubs(initrd, app.state.dir)
         self.sockets = app.state.dir / "run"
         self.sockets.mkdir(exist_ok=True)
         self.wires = Wires(app)
@@ -368,14 +369,3 @@ async def copy_sparse(source: Path, target: Path) -> None:
 def is_qcow2(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(4) == b"QFI\xfb"
-
-
-def kernel_of(options: Any) -> tuple[str, str]:
-    """Kernel and initramfs: given, or those of the image `tiny` of moat's store."""
-    if options.kernel and options.initrd:
-        return options.kernel, options.initrd
-    data = os.environ.get("MOAT_DATA_DIR") or os.path.expanduser("~/.local/share/moat")
-    images = Path(data) / "images"
-    digest = (images / "names" / "tiny").read_text().strip()
-    folder = images / f"sha256-{digest}"
-    return str(folder / "vmlinux"), str(folder / "initrd")
