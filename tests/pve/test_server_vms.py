@@ -75,7 +75,8 @@ def test_two_clones_of_one_id_race_in_their_tasks(client: Client) -> None:
 def test_only_templates_have_linked_clones(client: Client) -> None:
     make(client, 162, scsi0="local-lvm:1")
     reply = client.call("POST", f"{QEMU}/162/clone", {"newid": 163, "full": 0})
-    assert reply.reason == "Linked clone feature is not supported for drive 'scsi0'"
+    volid = "local-lvm:vm-162-disk-0"
+    assert reply.reason == f"Linked clone feature is not supported for '{volid}' (scsi0)"
     remove(client, 162)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 import time
 from typing import Any
 
@@ -25,6 +26,8 @@ CONFIG_PRIVILEGES = (
     "VM.Config.Cloudinit",
 )
 LOCK_WAIT = 10.0
+# What a clone does not have of its original.
+OWN = re.compile(r"^(unused\d+|net\d+|parent|snaptime)$")
 
 
 def configurer(call: Call, vm: Vm) -> Configurer:
@@ -306,8 +309,9 @@ async def clone(call: Call) -> Any:
     if newid in call.state.vms:
         raise fail(f"unable to create VM {newid}: config file already exists")
     if not full and not vm.template:
-        drive = next(iter(vm.drives()), "scsi0")
-        raise fail(f"Linked clone feature is not supported for drive '{drive}'")
+        drives = {key: parts.get("file") for key, parts in vm.drives().items()}
+        key, volid = next(iter(drives.items()), ("scsi0", ""))
+        raise fail(f"Linked clone feature is not supported for '{volid}' ({key})")
 
     async def work(task: Task) -> None:
         if newid in call.state.vms:
@@ -329,11 +333,8 @@ async def clone(call: Call) -> Any:
 
 def fill_clone(call: Call, vm: Vm, new: Vm, full: bool) -> None:
     source = copy.deepcopy(vm.config)
-    new.config = {
-        key: value
-        for key, value in source.items()
-        if not key.startswith(("unused", "net", "description"))
-    }
+    # Everything else comes along: tags and description too.
+    new.config = {key: value for key, value in source.items() if not OWN.match(key)}
     copied = f"Copy-of-{vm.name()}" if "name" in vm.config else f"Copy-of-VM-{vm.vmid}"
     new.config["name"] = call.get("name") or copied
     changer = configurer(call, new)
