@@ -463,7 +463,7 @@ int pve_path(char **ret, struct err *e, const char *fmt, ...)
 int pve_vdo(struct pve_api *api, const struct op *op, const char *method, json_t *params,
 	unsigned flags, json_t **ret, struct err *e, const char *fmt, va_list ap)
 {
-	auto_json json_t *used = params;
+	auto_json __attribute__((unused)) json_t *used = params;
 	auto_free char *path = NULL;
 
 	if (form_vpath(&path, fmt, ap, e) < 0)
