@@ -1,0 +1,469 @@
+/*
+ * Who may be asked for what: the instances that clients name, with their logins. Logins come from
+ * clients and live in memory; they are written to one file, which only we can read, for as long as
+ * the journal has something on that site, because a daemon that is killed must be able to remove
+ * what it left.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+#include "util/strv.h"
+
+enum { INSTANCES_MAX = 256, FILE_MAX = 4 * 1024 * 1024, DEFAULT_PORT = 8006 };
+#define SAVE_SECONDS 60.0
+
+struct inst_words { /* an instance as a client writes it */
+	const char *id, *pool, *host, *user, *realm, *password, *token, *node, *fingerprint;
+	const char *image_storage, *iso_storage, *import_storage;
+	int port, verify, max;
+	json_t *headers;
+};
+
+static int read_words(json_t *j, size_t i, struct inst_words *w, struct err *e)
+{
+	char what[32];
+
+	*w = (struct inst_words){.id = "default",
+		.pool = "default",
+		.user = "root",
+		.realm = "pam",
+		.node = "proxmox",
+		.image_storage = "local-lvm",
+		.port = DEFAULT_PORT,
+		.verify = 1};
+	snprintf(what, sizeof(what), "access.instances[%zu]", i);
+	if (json_get(j, what, e,
+		    "{s?s, s?s, s:s, s?i, s?s, s?s, s?s, s?s, s?s, s?b, s?s, s?s, s?s, s?s, s?i, "
+		    "s?o *}",
+		    "instance_id", &w->id, "pool_id", &w->pool, "host", &w->host, "port", &w->port,
+		    "user", &w->user, "user_realm", &w->realm, "password", &w->password, "token",
+		    &w->token, "node", &w->node, "verify_tls", &w->verify, "fingerprint",
+		    &w->fingerprint, "image_storage", &w->image_storage, "iso_storage",
+		    &w->iso_storage, "import_storage", &w->import_storage, "max_sandboxes", &w->max,
+		    "extra_headers", &w->headers) < 0)
+		return -1;
+	if (w->port < 1 || w->port > 65535 || w->max < 0)
+		return err_set(e, ERR_INVALID, "%s: port or max_sandboxes out of range", what);
+	return 0;
+}
+
+/* extra_headers: a list of {"name", "value"}. */
+static int read_headers(const json_t *headers, struct strv *ret, struct err *e)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(headers, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "name"));
+		const char *value = json_string_value(json_object_get(one, "value"));
+
+		if (!name || !value)
+			return err_set(
+				e, ERR_INVALID, "extra_headers[%zu]: has no name or no value", i);
+		strv_addf(ret, "%s: %s", name, value);
+	}
+	return 0;
+}
+
+static int make_key(const struct inst_words *w, char **ret, struct err *e)
+{
+	/* The id of a token is no secret; what follows "=" is. */
+	size_t n = w->token ? strcspn(w->token, "=") : 0;
+	bool whole = w->token && memchr(w->token, '!', n);
+
+	if (whole)
+		return str_printf(ret, e, "%.*s@%s:%d", (int)n, w->token, w->host, w->port);
+	return str_printf(ret, e, "%s@%s%s%.*s@%s:%d", w->user, w->realm, n ? "!" : "", (int)n,
+		w->token ? w->token : "", w->host, w->port);
+}
+
+static int new_api(const struct inst_words *w, struct pve_api **ret, struct err *e)
+{
+	auto_strv struct strv headers = {0};
+	struct pve_access a = {.host = w->host,
+		.port = (unsigned)w->port,
+		.user = w->user,
+		.realm = w->realm,
+		.password = w->password,
+		.token = w->token,
+		.verify_tls = w->verify,
+		.fingerprint = w->fingerprint};
+
+	if (read_headers(w->headers, &headers, e) < 0)
+		return -1;
+	if (headers.n) {
+		if (strv_check(&headers, e) < 0)
+			return -1;
+		a.headers = (const char *const *)headers.v;
+	}
+	return pve_api_new(&a, ret, e);
+}
+
+static void site_free(struct pve_site *s)
+{
+	if (!s)
+		return;
+	pve_api_free(s->api);
+	for (unsigned i = 0; i < s->n_old; i++)
+		pve_api_free(s->old_apis[i]);
+	while (s->ranges) {
+		struct pve_range *r = s->ranges;
+
+		s->ranges = r->next;
+		free(r);
+	}
+	json_decref(s->access);
+	json_decref(s->cache);
+	turn_done(&s->applying);
+	turn_done(&s->building);
+	pthread_mutex_destroy(&s->mu);
+	free(s->key);
+	free(s->base_url);
+	free(s);
+}
+
+static void inst_free(struct pve_inst *i)
+{
+	free(i->id);
+	free(i->pool);
+	free(i->node);
+	free(i->image_storage);
+	free(i->iso_storage);
+	free(i->import_storage);
+	free(i);
+}
+
+void pve_access_free(struct pve_driver *d)
+{
+	while (d->sites) {
+		struct pve_site *s = d->sites;
+
+		d->sites = s->next;
+		site_free(s);
+	}
+	while (d->insts) {
+		struct pve_inst *i = d->insts;
+
+		d->insts = i->next;
+		inst_free(i);
+	}
+	while (d->pools) {
+		struct pve_pool *p = d->pools;
+
+		d->pools = p->next;
+		free(p->id);
+		free(p);
+	}
+}
+
+static int site_new(
+	const struct inst_words *w, const char *key, struct pve_site **ret, struct err *e)
+{
+	struct pve_site *s = calloc(1, sizeof(*s));
+	bool v6 = strchr(w->host, ':') && w->host[0] != '[';
+
+	if (!s)
+		return err_oom(e);
+	pthread_mutex_init(&s->mu, NULL);
+	s->cache = json_object();
+	if (turn_init(&s->applying, e) < 0 || turn_init(&s->building, e) < 0 ||
+		str_dup(key, &s->key, e) < 0 ||
+		str_printf(&s->base_url, e, v6 ? "https://[%s]:%d" : "https://%s:%d", w->host,
+			w->port) < 0) {
+		site_free(s);
+		return -1;
+	}
+	*ret = s;
+	return 0;
+}
+
+struct pve_api *pve_site_api(struct pve_site *s)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	return s->api;
+}
+
+static struct pve_site *find_site_locked(struct pve_driver *d, const char *key)
+{
+	for (struct pve_site *s = d->sites; s; s = s->next)
+		if (strcmp(s->key, key) == 0)
+			return s;
+	return NULL;
+}
+
+/* How a site is reached may have changed: boxes go on with what they began with. */
+static int enter_site_locked(struct pve_driver *d, json_t *j, const struct inst_words *w,
+	struct pve_site **ret, struct err *e)
+{
+	auto_free char *key = NULL;
+	struct pve_site *s;
+	struct pve_api *api;
+
+	if (make_key(w, &key, e) < 0)
+		return -1;
+	s = find_site_locked(d, key);
+	if (s && json_equal(s->access, j)) {
+		*ret = s;
+		return 0;
+	}
+	if (new_api(w, &api, e) < 0)
+		return -1;
+	if (s && s->n_old == ARRAY_LEN(s->old_apis)) {
+		pve_api_free(api);
+		return err_set(
+			e, ERR_BUSY, "%s: the login changed too often; restart the daemon", key);
+	}
+	if (!s) {
+		if (site_new(w, key, &s, e) < 0) {
+			pve_api_free(api);
+			return -1;
+		}
+		s->next = d->sites;
+		d->sites = s;
+	}
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+		if (s->api)
+			s->old_apis[s->n_old++] = s->api;
+		s->api = api;
+	}
+	json_decref(s->access);
+	s->access = json_deep_copy(j);
+	*ret = s;
+	return 0;
+}
+
+/* What only the instance knows, not its site: two instances may share one. */
+static json_t *site_part(const json_t *j)
+{
+	static const char *const own[] = {"instance_id", "pool_id", "node", "image_storage",
+		"iso_storage", "import_storage", "max_sandboxes"};
+	json_t *copy = json_deep_copy(j);
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		json_object_del(copy, own[i]);
+	return copy;
+}
+
+static bool same(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static int copy_str(const char *from, char **to, struct err *e)
+{
+	return str_empty(from) ? 0 : str_dup(from, to, e);
+}
+
+/* Its strings never change, so that nobody needs a lock to read them. */
+static int inst_new(
+	const struct inst_words *w, struct pve_site *site, struct pve_inst **ret, struct err *e)
+{
+	struct pve_inst *inst = calloc(1, sizeof(*inst));
+
+	if (!inst)
+		return err_oom(e);
+	inst->site = site;
+	if (str_dup(w->id, &inst->id, e) < 0 || str_dup(w->node, &inst->node, e) < 0 ||
+		str_dup(w->pool, &inst->pool, e) < 0 ||
+		str_dup(w->image_storage, &inst->image_storage, e) < 0 ||
+		copy_str(w->iso_storage, &inst->iso_storage, e) < 0 ||
+		copy_str(w->import_storage, &inst->import_storage, e) < 0) {
+		inst_free(inst);
+		return -1;
+	}
+	*ret = inst;
+	return 0;
+}
+
+static int enter_inst_locked(
+	struct pve_driver *d, json_t *j, size_t at, struct pve_inst **ret, struct err *e)
+{
+	auto_json json_t *part = site_part(j);
+	struct pve_inst *inst;
+	struct pve_site *site;
+	struct inst_words w;
+
+	if (read_words(j, at, &w, e) < 0)
+		return -1;
+	if (!*w.node || !*w.pool || !*w.image_storage)
+		return err_set(e, ERR_INVALID,
+			"instance %s: node, pool_id and image_storage must not be empty", w.id);
+	if (enter_site_locked(d, part, &w, &site, e) < 0)
+		return err_wrap(e, "instance %s", w.id);
+	for (inst = d->insts; inst; inst = inst->next)
+		if (inst->site == site && same(inst->node, w.node) && same(inst->pool, w.pool) &&
+			same(inst->id, w.id) && same(inst->image_storage, w.image_storage) &&
+			same(inst->iso_storage, w.iso_storage) &&
+			same(inst->import_storage, w.import_storage))
+			break;
+	if (!inst) {
+		if (inst_new(&w, site, &inst, e) < 0)
+			return -1;
+		inst->next = d->insts;
+		d->insts = inst;
+	}
+	inst->max_sandboxes = (unsigned)w.max;
+	*ret = inst;
+	return 0;
+}
+
+int pve_access_read(
+	struct pve_driver *d, const json_t *access, struct pve_inst ***ret, struct err *e)
+{
+	json_t *list = json_object_get(access, "instances"), *one;
+	auto_free struct pve_inst **all = NULL;
+	size_t n = 0, i;
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	if (access && (!json_is_array(list) || json_array_size(list) > INSTANCES_MAX))
+		return err_set(e, ERR_INVALID, "access.instances: not a list of servers");
+	if (access) {
+		n = json_array_size(list);
+	} else {
+		for (struct pve_inst *inst = d->insts; inst; inst = inst->next)
+			n++;
+	}
+	all = calloc(n + 1, sizeof(struct pve_inst *));
+	if (!all)
+		return err_oom(e);
+	if (access) {
+		json_array_foreach(list, i, one)
+		{
+			if (enter_inst_locked(d, one, i, &all[i], e) < 0)
+				return -1;
+		}
+	} else {
+		i = 0;
+		for (struct pve_inst *inst = d->insts; inst; inst = inst->next)
+			all[i++] = inst;
+	}
+	*ret = take_ptr(&all);
+	return 0;
+}
+
+/* ---- the file ---- */
+
+static int read_file(struct pve_driver *d, json_t **ret, struct err *e)
+{
+	auto_free char *text = NULL;
+	size_t len = 0;
+	int rc;
+
+	if (!path_exists(d->access_path))
+		return json_make(ret, e, "{s:{}}", "sites");
+	if (file_read(d->access_path, FILE_MAX, &text, &len, e) < 0)
+		return -1;
+	rc = json_parse_object((struct bytes){(uint8_t *)text, len}, ret, e);
+	explicit_bzero(text, len);
+	return rc < 0 ? err_wrap(e, "%s", d->access_path) : 0;
+}
+
+int pve_access_site(struct pve_driver *d, const char *key, struct pve_site **ret, struct err *e)
+{
+	auto_json json_t *file = NULL;
+	struct inst_words w;
+	json_t *j;
+
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		*ret = find_site_locked(d, key);
+		if (*ret)
+			return 0;
+	}
+	if (read_file(d, &file, e) < 0)
+		return -1;
+	j = json_object_get(json_object_get(file, "sites"), key);
+	if (!j)
+		return err_set(e, ERR_UNAVAILABLE,
+			"no login for %s is known: set PROXMOX_HOST and its companions, or "
+			"PROXMOX_CONFIG_FILE, and run `moat gc`",
+			key);
+	if (read_words(j, 0, &w, e) < 0)
+		return -1;
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	return enter_site_locked(d, j, &w, ret, e);
+}
+
+struct in_use {
+	json_t *keys; /* object: the sites of which the journal has things */
+};
+
+static int note_site(void *arg, const struct journal_thing *t, struct err *e)
+{
+	struct in_use *u = arg;
+	auto_json json_t *ref = NULL;
+	const char *at;
+
+	(void)e;
+	if (strcmp(t->driver, PVE_NAME) != 0)
+		return 0;
+	ref = json_loads(t->ref, 0, NULL);
+	at = json_string_value(json_object_get(ref, "at"));
+	if (at)
+		json_object_set_new(u->keys, at, json_true());
+	return 0;
+}
+
+int pve_access_save(struct pve_driver *d, struct err *e)
+{
+	struct op patience = op_for_cleanup(SAVE_SECONDS);
+	auto_turn struct turn *saving = NULL;
+	auto_json json_t *keys = json_object(), *old = NULL, *file = NULL;
+	struct in_use u = {.keys = keys};
+	json_t *sites = json_object(), *from_file, *value;
+	auto_free char *text = NULL;
+	const char *key;
+	int rc;
+
+	if (turn_take(&d->saving, &patience, e) == 0)
+		saving = &d->saving;
+	if (!saving || journal_each_thing(d->env->journal, NULL, note_site, &u, e) < 0 ||
+		read_file(d, &old, e) < 0) {
+		json_decref(sites);
+		return -1;
+	}
+	{
+		/* They are about to have things. */
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		for (struct pve_box *b = d->boxes; b; b = b->next)
+			if (b->site)
+				json_object_set_new(keys, b->site->key, json_true());
+	}
+	from_file = json_object_get(old, "sites");
+	json_object_foreach(keys, key, value)
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		struct pve_site *s = find_site_locked(d, key);
+		json_t *access = s ? s->access : json_object_get(from_file, key);
+
+		if (access)
+			json_object_set(sites, key, access);
+	}
+	if (json_make(&file, e, "{s:o}", "sites", sites) < 0)
+		return -1;
+	if (json_equal(file, old))
+		return 0;
+	if (json_object_size(sites) == 0) {
+		unlink(d->access_path);
+		return 0;
+	}
+	if (json_to_str(file, &text, e) < 0)
+		return -1;
+	rc = file_write_atomic(d->access_path, text, strlen(text), 0600, e);
+	explicit_bzero(text, strlen(text));
+	return rc;
+}

@@ -1,0 +1,312 @@
+#include "driver/pve-args.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/sha256.h"
+#include "util/str.h"
+
+static bool is_disk_key(const char *key)
+{
+	static const char *const kinds[] = {"scsi", "virtio", "sata", "ide"};
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		size_t n = strlen(kinds[i]);
+
+		if (strncmp(key, kinds[i], n) == 0 && isdigit((unsigned char)key[n]))
+			return true;
+	}
+	return false;
+}
+
+const char *pve_first_disk(const json_t *config)
+{
+	const char *key, *text, *boot = json_string_value(json_object_get(config, "boot")),
+				*found = NULL;
+	json_t *value;
+
+	json_object_foreach((json_t *)config, key, value)
+	{
+		text = json_string_value(value);
+		if (!text || !is_disk_key(key) || strstr(text, "media=cdrom"))
+			continue;
+		/* What it boots from, or else the lowest. */
+		if (boot && strstr(boot, key))
+			return key;
+		if (!found || strcmp(key, found) < 0)
+			found = key;
+	}
+	return found;
+}
+
+uint64_t pve_disk_size(const char *text)
+{
+	const char *at = text ? strstr(text, "size=") : NULL;
+	char *end;
+	double n;
+
+	if (!at)
+		return 0;
+	n = strtod(at + 5, &end);
+	switch (*end) {
+	case 'T':
+		n *= 1024;
+		/* fall through */
+	case 'G':
+		n *= 1024;
+		/* fall through */
+	case 'M':
+		n *= 1024;
+		/* fall through */
+	case 'K':
+		n *= 1024;
+	}
+	return n > 0 && n < 1e18 ? (uint64_t)n : 0;
+}
+
+void pve_dns_name(const char *name, char ret[64])
+{
+	size_t n = 0;
+
+	for (; *name && n < 63; name++)
+		ret[n++] = isalnum((unsigned char)*name) ? *name : '-';
+	while (n && ret[n - 1] == '-')
+		n--;
+	ret[n] = '\0';
+	if (!n || ret[0] == '-')
+		ret[0] = 'x';
+	ret[n ? n : 1] = '\0';
+}
+
+void pve_tag_text(const char *text, char ret[128])
+{
+	size_t n = 0;
+
+	for (; *text && n < 127; text++) {
+		char c = (char)tolower((unsigned char)*text);
+
+		ret[n++] = isalnum((unsigned char)c) || strchr("_-+.", c) ? c : '_';
+	}
+	ret[n] = '\0';
+	if (n && strchr("-+.", ret[0]))
+		ret[0] = '_';
+}
+
+bool pve_has_tag(const char *tags, const char *tag)
+{
+	size_t n = strlen(tag);
+
+	while (tags && *tags) {
+		size_t len = strcspn(tags, ";, ");
+
+		if (len == n && strncasecmp(tags, tag, n) == 0)
+			return true;
+		tags += len + (tags[len] != '\0');
+	}
+	return false;
+}
+
+void pve_snapshot_name(const char *name, char ret[41])
+{
+	size_t n = strlen(name);
+	bool good = n >= 2 && n <= 40 && isalpha((unsigned char)name[0]) &&
+		    strcmp(name, "current") != 0;
+	char hex[SHA256_HEX + 1];
+	struct sha256 sum;
+
+	for (const char *p = name; *p; p++)
+		good = good && (isalnum((unsigned char)*p) || *p == '_' || *p == '-');
+	if (good) {
+		memcpy(ret, name, n + 1);
+		return;
+	}
+	sha256_start(&sum);
+	sha256_add(&sum, name, n);
+	sha256_end(&sum, hex);
+	snprintf(ret, 41, "moat_%.32s", hex);
+}
+
+int pve_nic_text(const struct vm_spec *vm, const struct nic_spec *nic, const char *bridge,
+	char **ret, struct err *e)
+{
+	const char *model = vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio";
+	char mac[MAC_TEXT_MAX] = "", tag[16] = "";
+
+	if (mac_is_set(nic->mac)) {
+		mac_text(nic->mac, mac);
+		for (char *c = mac; *c; c++)
+			*c = (char)toupper((unsigned char)*c);
+	}
+	if (nic->vlan_tag)
+		snprintf(tag, sizeof(tag), ",tag=%u", nic->vlan_tag);
+	return str_printf(ret, e, "%s,bridge=%s%s%s%s%s", model, bridge, mac[0] ? ",macaddr=" : "",
+		mac, tag, vm->firewall ? ",firewall=1" : "");
+}
+
+int pve_subnet_params(const struct vnet_spec *vnet, const struct subnet_spec *s, const char *dns,
+	json_t **ret, struct err *e)
+{
+	auto_json json_t *j = NULL;
+	char net[NET_TEXT_MAX], a[IPV4_TEXT_MAX], b[IPV4_TEXT_MAX], range[96];
+	json_t *ranges;
+
+	if (json_make(&j, e, "{s:s, s:s}", "subnet", ipv4_net_text(s->cidr, net), "type",
+		    "subnet") < 0)
+		return -1;
+	if (s->gateway)
+		json_object_set_new(j, "gateway", json_string(ipv4_text(s->gateway, a)));
+	json_object_set_new(j, "snat", json_boolean(s->snat));
+	if (vnet->dhcp && s->n_dhcp_ranges) {
+		json_object_set_new(j, "dhcp-range", ranges = json_array());
+		for (size_t i = 0; i < s->n_dhcp_ranges; i++) {
+			snprintf(range, sizeof(range), "start-address=%s,end-address=%s",
+				ipv4_text(s->dhcp_ranges[i].start, a),
+				ipv4_text(s->dhcp_ranges[i].end, b));
+			json_array_append_new(ranges, json_string(range));
+		}
+		if (dns && s->snat)
+			json_object_set_new(j, "dhcp-dns-server", json_string(dns));
+	}
+	*ret = take_ptr(&j);
+	return 0;
+}
+
+/* ---- the settings of a VM ---- */
+
+static void set_text(json_t *j, const char *key, const char *text)
+{
+	json_object_set_new(j, key, json_string(text));
+}
+
+/* Ours first, then those that the template had; one of ours on a template is not a sandbox's. */
+static int set_tags(json_t *j, const struct pve_vm_plan *p, struct err *e)
+{
+	const char *old = json_string_value(json_object_get(p->template_config, "tags"));
+	auto_buf struct buf b = {0};
+	auto_free char *text = NULL;
+
+	if (buf_printf(&b, e, "inspect;%s", p->stamp) < 0)
+		return -1;
+	while (old && *old && p->spec->source.kind == SPEC_SOURCE_TEMPLATE_TAG) {
+		size_t len = strcspn(old, ";, ");
+
+		if (len && !str_starts(old, "moat-") && !(len == 7 && str_starts(old, "inspect")) &&
+			buf_printf(&b, e, ";%.*s", (int)len, old) < 0)
+			return -1;
+		old += len + (old[len] != '\0');
+	}
+	text = buf_take_str(&b);
+	if (!text)
+		return err_oom(e);
+	set_text(j, "tags", text);
+	return 0;
+}
+
+static int set_nics(json_t *j, const struct pve_vm_plan *p, struct buf *removed, struct err *e)
+{
+	const struct vm_spec *vm = p->spec;
+	char key[16];
+	const char *old;
+	json_t *value;
+
+	if (!vm->nics_given)
+		return 0;
+	for (size_t i = 0; i < vm->n_nics; i++) {
+		auto_free char *text = NULL;
+
+		if (pve_nic_text(vm, &vm->nics[i], p->bridges[i], &text, e) < 0)
+			return -1;
+		snprintf(key, sizeof(key), "net%zu", i);
+		set_text(j, key, text);
+	}
+	json_object_foreach((json_t *)p->template_config, old, value)
+	{
+		if (!str_starts(old, "net") || !isdigit((unsigned char)old[3]) ||
+			json_object_get(j, old))
+			continue;
+		if (buf_printf(removed, e, "%s%s", removed->len ? "," : "", old) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void set_machine(json_t *j, const struct pve_vm_plan *p)
+{
+	const struct vm_spec *vm = p->spec;
+	bool own = vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG;
+	char text[160];
+
+	json_object_set_new(j, "memory", json_integer(vm->ram_mb));
+	json_object_set_new(j, "cores", json_integer(vm->vcpus));
+	/* A template of somebody's knows best what is in it, unless the spec says otherwise. */
+	if (vm->cpu || !own)
+		set_text(j, "cpu", vm->cpu ? vm->cpu : "host");
+	if (!own || vm->os_type != SPEC_OS_L26)
+		set_text(j, "ostype", spec_os_name(vm->os_type));
+	if (vm->uefi_boot) {
+		set_text(j, "bios", "ovmf");
+		if (!json_object_get(p->template_config, "efidisk0")) {
+			snprintf(text, sizeof(text), "%s:0,efitype=4m,pre-enrolled-keys=0",
+				p->image_storage);
+			set_text(j, "efidisk0", text);
+		}
+	}
+	set_text(j, "vga", vm->vga == SPEC_VGA_STD ? "std" : "none");
+	json_object_set_new(j, "tablet", json_boolean(vm->tablet));
+}
+
+static void set_devices(json_t *j, const struct pve_vm_plan *p)
+{
+	const struct vm_spec *vm = p->spec;
+	bool agent = vm->is_sandbox || vm->healthcheck;
+	char text[512];
+
+	set_text(j, "agent", agent ? "enabled=1" : "enabled=0");
+	set_text(j, "serial0", "socket");
+	if (agent && !spec_os_is_windows(vm->os_type))
+		set_text(j, "serial1", "socket"); /* the kept channel into the guest */
+	/* Large files go in on a disc: the drive must be there from the start, a new one cannot be
+	 * plugged in later. */
+	if (agent && !json_object_get(p->template_config, "sata5"))
+		set_text(j, "sata5", "none,media=cdrom");
+	if (p->seed_volid) {
+		snprintf(text, sizeof(text), "%s,media=cdrom", p->seed_volid);
+		set_text(j, "ide2", text);
+	}
+}
+
+int pve_vm_settings(const struct pve_vm_plan *p, json_t **ret, struct err *e)
+{
+	auto_json json_t *j = json_object();
+	auto_buf struct buf removed = {0};
+	auto_free char *list = NULL;
+	char name[64];
+
+	if (!j)
+		return err_oom(e);
+	pve_dns_name(p->spec->name, name);
+	set_text(j, "name", name);
+	set_text(j, "description", p->description);
+	json_object_set_new(j, "onboot", json_false());
+	json_object_set_new(j, "protection", json_false());
+	set_machine(j, p);
+	set_devices(j, p);
+	if (set_tags(j, p, e) < 0 || set_nics(j, p, &removed, e) < 0)
+		return -1;
+	if (removed.len) {
+		list = buf_take_str(&removed);
+		if (!list)
+			return err_oom(e);
+		set_text(j, "delete", list);
+	}
+	/* The escape hatch wins over everything but the stamp; null takes one of ours out. */
+	if (json_object_update(j, p->spec->native) < 0 || set_tags(j, p, e) < 0)
+		return err_oom(e);
+	set_text(j, "description", p->description);
+	*ret = take_ptr(&j);
+	return 0;
+}

@@ -1,0 +1,136 @@
+/*
+ * Numbers of VMs. The server's "next free number" reserves nothing, so several may be told the
+ * same: we keep those apart that ask here, and try again when somebody else was faster.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+
+enum { TAKEN_TRIES = 30, TRANSIENT_TRIES = 3, ID_MAX = 999999999 };
+
+static bool is_reserved_locked(const struct pve_site *s, unsigned id)
+{
+	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
+		if (s->ids[i] == id)
+			return true;
+	return false;
+}
+
+/* False: all slots are in use at the moment. */
+static bool reserve(struct pve_site *s, unsigned *id)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	while (is_reserved_locked(s, *id))
+		++*id;
+	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
+		if (!s->ids[i]) {
+			s->ids[i] = *id;
+			return true;
+		}
+	return false;
+}
+
+static void release(struct pve_site *s, unsigned id)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
+		if (s->ids[i] == id)
+			s->ids[i] = 0;
+}
+
+/* least: those below were found to be taken. */
+static int pick(
+	struct pve_box *b, const struct op *op, unsigned least, unsigned *ret, struct err *e)
+{
+	auto_json json_t *next = NULL;
+	const char *text;
+	json_int_t id;
+
+	if (pve_do(b->api, op, "GET", NULL, 0, &next, e, "/cluster/nextid") < 0)
+		return -1;
+	text = json_string_value(next);
+	id = text ? strtoll(text, NULL, 10) : json_integer_value(next);
+	if (id < 100 || id > ID_MAX)
+		return err_set(e, ERR_BACKEND, "the server has no number for a VM");
+	*ret = (unsigned)id < least ? least : (unsigned)id;
+	while (!reserve(b->site, ret))
+		if (op_pause(op, 0.1, e) < 0)
+			return -1;
+	return 0;
+}
+
+static bool was_taken(const struct err *e)
+{
+	return (e->kind == ERR_BACKEND || e->kind == ERR_INVALID || e->kind == ERR_NOT_FOUND) &&
+	       (strstr(e->msg, "already exists") || strstr(e->msg, "already in use"));
+}
+
+static bool is_transient(const struct err *e)
+{
+	return e->kind == ERR_UNAVAILABLE;
+}
+
+/* Whatever came of a failed attempt is removed, and its row with it; a row that stays is the box's
+ * to remove. */
+static int undo(struct pve_box *b, unsigned vmid, int64_t row, struct err *e)
+{
+	struct op cleanup = op_for_cleanup(60);
+	struct pve_doomed vm = {
+		.node = b->inst->node, .stamp = b->stamp, .vmid = vmid, .maybe_coming = true};
+
+	if (pve_vm_remove(b->site, &cleanup, &vm, e) < 0)
+		return -1;
+	return journal_gone(b->d->env->journal, row, e);
+}
+
+int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
+	int (*make)(void *arg, unsigned vmid, const struct op *op, struct err *e), void *arg,
+	unsigned *ret_vmid, int64_t *ret_row, struct err *e)
+{
+	unsigned least = 0, taken = 0, lost = 0;
+
+	for (;;) {
+		unsigned id;
+		int64_t row;
+		char name[16];
+		struct err why, ignored;
+		int rc;
+
+		if (pick(b, op, least, &id, e) < 0)
+			return -1;
+		snprintf(name, sizeof(name), "%u", id);
+		if (pve_thing_intent(b, kind, name, &row, e) < 0) {
+			release(b->site, id);
+			return -1;
+		}
+		rc = make(arg, id, op, e);
+		release(b->site, id);
+		if (rc == 0) {
+			*ret_vmid = id;
+			*ret_row = row;
+			return journal_done(b->d->env->journal, row, e);
+		}
+		why = *e;
+		if (was_taken(e) && ++taken <= TAKEN_TRIES) {
+			/* Not ours, or not any more. */
+			if (journal_gone(b->d->env->journal, row, e) < 0)
+				return -1;
+			least = id + 1;
+			continue;
+		}
+		if (is_transient(e) && ++lost <= TRANSIENT_TRIES) {
+			op_progress(op, 0, 0, "trying again: %.200s", why.msg);
+			if (undo(b, id, row, &ignored) == 0)
+				continue;
+		}
+		*e = why;
+		return -1;
+	}
+}

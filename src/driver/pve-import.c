@@ -1,0 +1,401 @@
+/*
+ * Making a template: a disk or an OVA gets onto the server, by upload from here or by download over
+ * there; a VM is made of it; if it is a cloud image it boots once, to install the guest agent; then
+ * it becomes a template. Until that moment everything carries the stamp of the sandbox that needed
+ * it, and is removed like the rest of it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver/pve.h"
+#include "driver/seed.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+
+#define BUILD_SECONDS 2400.0
+#define LOOK_LEAST    0.5
+#define LOOK_MOST     5.0
+enum { BUILD_RAM_MB = 2048, SHUTDOWN_SECONDS = 300 };
+
+struct build {
+	struct pve_vm *vm; /* who needs it */
+	struct pve_box *b;
+	const struct pve_import *im;
+	struct pve_storages st;
+	char *filename, *volid; /* the uploaded or downloaded file; its name is the sandbox's own */
+	int64_t volume_row;
+	json_t *disks; /* array of volume ids, in their order */
+	/* for cloud images */
+	struct pve_box net; /* stands for a sandbox that has only a network */
+	struct sandbox_spec *net_spec;
+	char *seed_volid;
+	int64_t seed_row;
+	unsigned vmid;
+	int64_t row;
+};
+
+static struct journal *journal_of(const struct build *u)
+{
+	return u->b->d->env->journal;
+}
+
+/* ---- the file ---- */
+
+static int send_file(struct build *u, const struct op *op, struct err *e)
+{
+	auto_fd int fd = open(u->im->path, O_RDONLY | O_CLOEXEC);
+	struct pve_upload up = {.node = u->b->inst->node,
+		.storage = u->st.import,
+		.content = "import",
+		.name = u->filename,
+		.fd = fd,
+		.sha256 = u->im->sha256,
+		.text = "uploading"};
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "%s", u->im->path);
+	up.size = (uint64_t)st.st_size;
+	return pve_upload(u->b->api, op, &up, e);
+}
+
+static int let_download(struct build *u, const struct op *op, struct err *e)
+{
+	op_progress(op, 0, 0, "the server downloads %s", u->im->filename);
+	return pve_run(u->b->api, op, "POST",
+		json_pack("{s:s, s:s, s:s}", "content", "import", "filename", u->filename, "url",
+			u->im->url),
+		0, e, "/nodes/%s/storage/%s/download-url", u->b->inst->node, u->st.import);
+}
+
+static int get_file(struct build *u, const struct op *op, struct err *e)
+{
+	if (!u->st.import)
+		return err_set(e, ERR_UNSUPPORTED,
+			"no storage of node %s takes disks to import: run `pvesm set local "
+			"--content iso,vztmpl,backup,import` on it (Proxmox VE 8.3 or newer)",
+			u->b->inst->node);
+	if (str_printf(&u->filename, e, "%s-%s", u->b->stamp, u->im->filename) < 0 ||
+		str_printf(&u->volid, e, "%s:import/%s", u->st.import, u->filename) < 0 ||
+		pve_thing_intent(u->b, "volume", u->volid, &u->volume_row, e) < 0 ||
+		(u->im->path ? send_file(u, op, e) : let_download(u, op, e)) < 0)
+		return -1;
+	return journal_done(journal_of(u), u->volume_row, e);
+}
+
+static int drop_volume(
+	struct build *u, const struct op *op, const char *volid, int64_t row, struct err *e)
+{
+	if (pve_volume_remove(u->b->site, op, u->b->inst->node, volid, e) < 0)
+		return -1;
+	return journal_gone(journal_of(u), row, e);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The server's own opinion of what is in an OVA: {"scsi0": "local:import/x.ova/disk.vmdk"}. */
+static int list_ova_disks(struct build *u, const struct op *op, struct err *e)
+{
+	auto_json json_t *meta = NULL;
+	const char *keys[64], *key;
+	json_t *disks, *value;
+	size_t n = 0;
+
+	if (pve_do(u->b->api, op, "GET", json_pack("{s:s}", "volume", u->volid), 0, &meta, e,
+		    "/nodes/%s/storage/%s/import-metadata", u->b->inst->node, u->st.import) < 0)
+		return -1;
+	disks = json_object_get(meta, "disks");
+	json_object_foreach(disks, key, value)
+	{
+		if (n < ARRAY_LEN(keys))
+			keys[n++] = key;
+	}
+	qsort(keys, n, sizeof(keys[0]), compare_keys);
+	for (size_t i = 0; i < n; i++) {
+		value = json_object_get(disks, keys[i]);
+		if (json_is_object(value))
+			value = json_object_get(value, "volid");
+		if (json_is_string(value))
+			json_array_append(u->disks, value);
+	}
+	if (json_array_size(u->disks) == 0)
+		return err_set(e, ERR_INVALID, "there is no disk in the OVA");
+	return 0;
+}
+
+/* ---- the VM ---- */
+
+static void set_disks(const struct build *u, json_t *params)
+{
+	const char *kind = spec_disk_name(u->im->disk);
+	char key[32], text[512];
+	json_t *disk;
+	size_t i;
+
+	json_array_foreach(u->disks, i, disk)
+	{
+		snprintf(key, sizeof(key), "%s%zu", kind ? kind : "scsi", i);
+		snprintf(text, sizeof(text), "%s:0,import-from=%s%s%s", u->b->inst->image_storage,
+			json_string_value(disk), u->st.format ? ",format=" : "",
+			u->st.format ? u->st.format : "");
+		json_object_set_new(params, key, json_string(text));
+	}
+	snprintf(text, sizeof(text), "order=%s0", kind ? kind : "scsi");
+	json_object_set_new(params, "boot", json_string(text));
+}
+
+static int create_with_id(void *arg, unsigned vmid, const struct op *op, struct err *e)
+{
+	struct build *u = arg;
+	char name[64], text[256];
+	json_t *params;
+
+	pve_dns_name(u->im->name, name);
+	snprintf(text, sizeof(text), "Becomes a template of moat. %s", u->b->stamp);
+	params = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s}", "vmid", (int)vmid,
+		"name", name, "description", text, "tags", u->b->stamp, "memory", BUILD_RAM_MB,
+		"cores", 2, "cpu", "host", "ostype", u->im->os_type, "scsihw", "virtio-scsi-single",
+		"serial0", "socket");
+	if (!params)
+		return err_oom(e);
+	set_disks(u, params);
+	if (u->im->uefi) {
+		snprintf(text, sizeof(text), "%s:0,efitype=4m,pre-enrolled-keys=0",
+			u->b->inst->image_storage);
+		json_object_set_new(params, "bios", json_string("ovmf"));
+		json_object_set_new(params, "efidisk0", json_string(text));
+	}
+	if (u->im->user_data) {
+		snprintf(text, sizeof(text), "virtio,bridge=%s", u->net.vnets[0].id);
+		json_object_set_new(params, "net0", json_string(text));
+		snprintf(text, sizeof(text), "%s,media=cdrom", u->seed_volid);
+		json_object_set_new(params, "ide2", json_string(text));
+		json_object_set_new(params, "agent", json_string("enabled=1"));
+	}
+	return pve_run(u->b->api, op, "POST", params, 0, e, "/nodes/%s/qemu", u->b->inst->node);
+}
+
+/* ---- the first boot of a cloud image ---- */
+
+static int make_network(struct build *u, const struct op *op, struct err *e)
+{
+	auto_json json_t *j = NULL;
+
+	if (json_make(&j, e, "{s:s, s:[{s:{s:s}}], s:s, s:{s:b}}", "driver", PVE_NAME, "vms",
+		    "source", "built_in", "x", "networks", "auto", "native", "auto_snat", 1) < 0 ||
+		spec_parse(j, &u->net_spec, e) < 0)
+		return -1;
+	u->net = (struct pve_box){.d = u->b->d,
+		.spec = u->net_spec,
+		.inst = u->b->inst,
+		.site = u->b->site,
+		.api = u->b->api};
+	snprintf(u->net.id, sizeof(u->net.id), "%s", u->b->id);
+	snprintf(u->net.stamp, sizeof(u->net.stamp), "%s", u->b->stamp);
+	snprintf(u->net.range_key, sizeof(u->net.range_key), "%s-build", u->b->id);
+	return pve_net_make(&u->net, op, e);
+}
+
+static int drop_network(struct build *u, const struct op *op, struct err *e)
+{
+	if (!u->net.zone[0])
+		return 0;
+	if (pve_net_remove(u->b->site, op, u->net.zone, u->b->stamp, e) < 0 ||
+		journal_gone(journal_of(u), u->net.zone_row, e) < 0)
+		return -1;
+	u->net.zone[0] = '\0';
+	return 0;
+}
+
+static int send_seed(struct build *u, const struct op *op, struct err *e)
+{
+	struct cloud_init_spec ci = {.user_data = (char *)u->im->user_data,
+		.network_config =
+			(char *)"version: 2\nethernets:\n  any:\n    match: {name: \"e*\"}\n"
+				"    dhcp4: true\n"};
+	struct vm_spec as = {.name = (char *)"template", .cloud_init = &ci};
+	auto_free char *path = NULL, *name = NULL;
+	auto_fd int fd = -1;
+	struct pve_upload up;
+	struct stat st;
+	int rc;
+
+	if (!u->st.iso)
+		return err_set(e, ERR_UNSUPPORTED, "no storage of node %s takes ISO images",
+			u->b->inst->node);
+	if (str_printf(&path, e, "%s/%s-build.iso", u->b->d->env->paths->state, u->b->id) < 0 ||
+		str_printf(&name, e, "%s-build.iso", u->b->stamp) < 0 ||
+		str_printf(&u->seed_volid, e, "%s:iso/%s", u->st.iso, name) < 0)
+		return -1;
+	rc = seed_write(path, u->b->id, &as, e);
+	fd = rc == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	unlink(path);
+	if (rc < 0)
+		return -1;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "%s", path);
+	up = (struct pve_upload){.node = u->b->inst->node,
+		.storage = u->st.iso,
+		.content = "iso",
+		.name = name,
+		.fd = fd,
+		.size = (uint64_t)st.st_size};
+	if (pve_thing_intent(u->b, "volume", u->seed_volid, &u->seed_row, e) < 0)
+		return -1;
+	return pve_upload(u->b->api, op, &up, e);
+}
+
+static int wait_agent(struct build *u, const struct op *op, struct err *e)
+{
+	double pause = LOOK_LEAST;
+
+	while (pve_do(u->b->api, op, "POST", NULL, PVE_TWICE, NULL, e,
+		       "/nodes/%s/qemu/%u/agent/ping", u->b->inst->node, u->vmid) < 0) {
+		if (e->kind == ERR_CANCELLED || e->kind == ERR_TIMEOUT || e->kind == ERR_PERMISSION)
+			return err_wrap(e, "waiting for the guest agent");
+		if (op_pause(op, pause, e) < 0)
+			return err_wrap(e, "waiting for the guest agent");
+		pause = pause * 1.5 < LOOK_MOST ? pause * 1.5 : LOOK_MOST;
+	}
+	return 0;
+}
+
+/* Waits until cloud-init is done, and makes the machine forget who it is. */
+static int settle(struct build *u, const struct op *op, struct err *e)
+{
+	static const char script[] =
+		"cloud-init status --wait >/dev/null; rc=$?; : >/etc/machine-id; "
+		"rm -f /var/lib/dbus/machine-id; sync; exit $rc";
+	auto_json json_t *started = NULL;
+	double pause = LOOK_LEAST;
+	json_int_t pid, code;
+
+	if (pve_do(u->b->api, op, "POST",
+		    json_pack("{s:[s,s,s]}", "command", "/bin/sh", "-c", script), 0, &started, e,
+		    "/nodes/%s/qemu/%u/agent/exec", u->b->inst->node, u->vmid) < 0)
+		return -1;
+	pid = json_integer_value(json_object_get(started, "pid"));
+	for (;;) {
+		auto_json json_t *status = NULL;
+
+		if (pve_do(u->b->api, op, "GET", json_pack("{s:I}", "pid", pid), 0, &status, e,
+			    "/nodes/%s/qemu/%u/agent/exec-status", u->b->inst->node, u->vmid) < 0)
+			return -1;
+		code = json_integer_value(json_object_get(status, "exitcode"));
+		if (json_integer_value(json_object_get(status, "exited")) ||
+			json_is_true(json_object_get(status, "exited")))
+			break;
+		if (op_pause(op, pause, e) < 0)
+			return err_wrap(e, "waiting for cloud-init");
+		pause = pause * 1.5 < LOOK_MOST ? pause * 1.5 : LOOK_MOST;
+	}
+	/* 2: done, with warnings. */
+	if (code != 0 && code != 2)
+		return err_set(e, ERR_BACKEND,
+			"cloud-init failed in the new template (exit code %d)", (int)code);
+	return 0;
+}
+
+static int first_boot(struct build *u, const struct op *op, struct err *e)
+{
+	const char *node = u->b->inst->node;
+
+	op_progress(op, 0, 0, "setting up %s, once", u->im->name);
+	if (pve_run(u->b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/status/start", node,
+		    u->vmid) < 0 ||
+		wait_agent(u, op, e) < 0 || settle(u, op, e) < 0)
+		return -1;
+	return pve_run(u->b->api, op, "POST",
+		json_pack("{s:i, s:b}", "timeout", SHUTDOWN_SECONDS, "forceStop", 1), PVE_TWICE, e,
+		"/nodes/%s/qemu/%u/status/shutdown", node, u->vmid);
+}
+
+/* ---- the template ---- */
+
+static int seal(struct build *u, const struct op *op, struct err *e)
+{
+	json_t *params;
+	char tags[192], text[256];
+
+	snprintf(tags, sizeof(tags), "inspect;moat-template;%s;%s", u->im->tag, u->b->stamp);
+	snprintf(text, sizeof(text), "A template of moat (%s). %s", u->im->filename, u->b->stamp);
+	params = json_pack("{s:s, s:s}", "tags", tags, "description", text);
+	if (params && u->im->user_data)
+		json_object_set_new(params, "delete", json_string("ide2,net0"));
+	if (pve_do(u->b->api, op, "PUT", params, PVE_TWICE, NULL, e, "/nodes/%s/qemu/%u/config",
+		    u->b->inst->node, u->vmid) < 0 ||
+		pve_run(u->b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/template",
+			u->b->inst->node, u->vmid) < 0)
+		return -1;
+	/* From now on it is nobody's in particular. */
+	if (journal_gone(journal_of(u), u->row, e) < 0)
+		return -1;
+	snprintf(tags, sizeof(tags), "inspect;moat-template;%s", u->im->tag);
+	snprintf(text, sizeof(text), "A template of moat (%s); `moat image ls --on` lists it.",
+		u->im->filename);
+	return pve_do(u->b->api, op, "PUT",
+		json_pack("{s:s, s:s}", "tags", tags, "description", text), PVE_TWICE, NULL, e,
+		"/nodes/%s/qemu/%u/config", u->b->inst->node, u->vmid);
+}
+
+static int build(struct build *u, const struct op *op, struct err *e)
+{
+	bool ova = str_ends(u->im->filename, ".ova");
+
+	if (pve_storages_find(u->b->inst, op, &u->st, e) < 0 || get_file(u, op, e) < 0)
+		return -1;
+	if (!u->st.images)
+		return err_set(e, ERR_INVALID,
+			"image_storage: node %s has no storage %s that takes disk images",
+			u->b->inst->node, u->b->inst->image_storage);
+	u->disks = json_array();
+	if (ova && list_ova_disks(u, op, e) < 0)
+		return -1;
+	if (!ova)
+		json_array_append_new(u->disks, json_string(u->volid));
+	if (u->im->user_data && (make_network(u, op, e) < 0 || send_seed(u, op, e) < 0))
+		return -1;
+	op_progress(op, 0, 0, "importing %s", u->im->filename);
+	if (pve_vm_new(u->b, op, "template", create_with_id, u, &u->vmid, &u->row, e) < 0)
+		return -1;
+	if (u->im->user_data && first_boot(u, op, e) < 0)
+		return -1;
+	if (seal(u, op, e) < 0 || drop_volume(u, op, u->volid, u->volume_row, e) < 0)
+		return -1;
+	if (u->seed_volid && drop_volume(u, op, u->seed_volid, u->seed_row, e) < 0)
+		return -1;
+	return drop_network(u, op, e);
+}
+
+int pve_import(struct pve_vm *vm, const struct op *op, const struct pve_import *im,
+	unsigned *ret_template, struct err *e)
+{
+	struct build u = {.vm = vm, .b = vm->box, .im = im};
+	struct op part = op_within(op, BUILD_SECONDS);
+	int rc = build(&u, &part, e);
+
+	/* On failure the journal has what there is: the box's removal takes it along. */
+	if (u.net.site)
+		pve_net_forget(&u.net);
+	free(u.net.vnets);
+	free(u.net.dns);
+	spec_free(u.net_spec);
+	pve_storages_free(&u.st);
+	json_decref(u.disks);
+	free(u.filename);
+	free(u.volid);
+	free(u.seed_volid);
+	if (rc < 0)
+		return err_wrap(e, "making template %s", im->name);
+	*ret_template = u.vmid;
+	return 0;
+}

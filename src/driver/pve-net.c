@@ -1,0 +1,460 @@
+/*
+ * Networks: a zone of the server's SDN for each sandbox, with its vnets and subnets. Changes are
+ * pending until they are applied to the whole cluster, which takes seconds: whoever has changes
+ * waits for one apply together with all others who have some.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+enum { NAME_TRIES = 5, RANGE_TRIES = 400, APPLY_TRIES = 3 };
+
+/* The task says OK even if the node did not take the zone over. */
+static int check_zone(struct pve_box *b, const struct op *op, struct err *e)
+{
+	auto_json json_t *zones = NULL;
+	const char *status = "missing";
+	const json_t *z;
+	size_t i;
+
+	if (pve_do(b->api, op, "GET", NULL, 0, &zones, e, "/nodes/%s/sdn/zones", b->inst->node) < 0)
+		return -1;
+	json_array_foreach(zones, i, z)
+	{
+		const char *name = json_string_value(json_object_get(z, "zone"));
+		const char *text = json_string_value(json_object_get(z, "status"));
+
+		if (name && text && strcmp(name, b->zone) == 0)
+			status = text;
+	}
+	if (strcmp(status, "available") == 0)
+		return 0;
+	return err_set(e, ERR_BACKEND,
+		"node %s did not take over the network zone %s: it is \"%.32s\" there (see "
+		"`journalctl -u pvedaemon` and `ifreload -a` on the node)",
+		b->inst->node, b->zone, status);
+}
+
+static int apply_and_check(struct pve_box *b, const struct op *op, struct err *e)
+{
+	for (int i = 0;; i++) {
+		if (pve_sdn_apply(b->site, op, e) < 0)
+			return -1;
+		if (check_zone(b, op, e) == 0)
+			return 0;
+		if (e->kind != ERR_BACKEND || i + 1 == APPLY_TRIES)
+			return -1;
+	}
+}
+
+/* ---- ranges ---- */
+
+static void add_range_locked(struct pve_site *s, const struct pve_box *b, struct pve_range *r)
+{
+	snprintf(r->owner, sizeof(r->owner), "%s", b->range_key);
+	r->next = s->ranges;
+	s->ranges = r;
+}
+
+static bool overlaps_locked(const struct pve_site *s, struct ipv4_net net, const char *but_not)
+{
+	for (const struct pve_range *r = s->ranges; r; r = r->next)
+		if (ipv4_net_overlaps(r->net, net) && strcmp(r->owner, but_not) != 0)
+			return true;
+	return false;
+}
+
+/* Takes it for the box unless another sandbox of ours has it. */
+static int take_range(struct pve_box *b, struct ipv4_net net, struct err *e)
+{
+	struct pve_range *r = calloc(1, sizeof(*r));
+	char text[NET_TEXT_MAX];
+
+	if (!r)
+		return err_oom(e);
+	r->net = net;
+	auto_unlock pthread_mutex_t *held = lock_take(&b->site->mu);
+	if (overlaps_locked(b->site, net, b->range_key)) {
+		free(r);
+		return err_set(e, ERR_BUSY, "network %s is used by another sandbox on %s",
+			ipv4_net_text(net, text), b->inst->id);
+	}
+	add_range_locked(b->site, b, r);
+	return 0;
+}
+
+void pve_net_forget(struct pve_box *b)
+{
+	if (!b->site)
+		return;
+	auto_unlock pthread_mutex_t *held = lock_take(&b->site->mu);
+	for (struct pve_range **at = &b->site->ranges; *at;) {
+		struct pve_range *r = *at;
+
+		if (strcmp(r->owner, b->range_key) != 0) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		free(r);
+	}
+}
+
+/* Appends the networks of an array of objects with a "cidr". */
+static void collect(const json_t *list, struct ipv4_net *nets, size_t *n, size_t max)
+{
+	const json_t *one;
+	struct err ignored;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, one)
+	{
+		const char *text = json_string_value(json_object_get(one, "cidr"));
+		char copy[64], *slash;
+		uint32_t addr;
+		unsigned prefix;
+
+		if (!text || *n == max || strlen(text) >= sizeof(copy))
+			continue;
+		/* An interface's address has host bits. */
+		memcpy(copy, text, strlen(text) + 1);
+		slash = strchr(copy, '/');
+		if (!slash)
+			continue;
+		*slash = '\0';
+		prefix = (unsigned)atoi(slash + 1);
+		if (prefix < 1 || prefix > 32 || ipv4_parse(copy, &addr, &ignored) < 0)
+			continue;
+		nets[(*n)++] = (struct ipv4_net){addr & ipv4_mask(prefix), prefix};
+	}
+}
+
+/* The networks that are on the site or on the node, but for those that we know are ours: simple
+ * zones share the node's routes, so two that overlap disturb each other. */
+static int foreign_networks(struct pve_box *b, const struct op *op, struct ipv4_net *nets,
+	size_t max, size_t *ret_n, struct err *e)
+{
+	auto_json json_t *vnets = NULL, *interfaces = NULL;
+	auto_free char *path = NULL;
+	const json_t *v;
+	char id[32];
+	size_t i;
+
+	*ret_n = 0;
+	if (pve_do(b->api, op, "GET", NULL, 0, &vnets, e, "/cluster/sdn/vnets") < 0)
+		return -1;
+	json_array_foreach(vnets, i, v)
+	{
+		const char *name = json_string_value(json_object_get(v, "vnet"));
+		const char *alias = json_string_value(json_object_get(v, "alias"));
+		auto_json json_t *subnets = NULL;
+		auto_free char *at = NULL;
+
+		/* Those of sandboxes that live are in site->ranges. */
+		if (!name || (alias && pve_stamp_find(b->d, alias, id)))
+			continue;
+		if (pve_path(&at, e, "/cluster/sdn/vnets/%s/subnets", name) < 0 ||
+			(pve_fetch(b->site, op, at, &subnets, e) < 0 && e->kind != ERR_NOT_FOUND))
+			return -1;
+		collect(subnets, nets, ret_n, max);
+	}
+	if (pve_path(&path, e, "/nodes/%s/network", b->inst->node) < 0 ||
+		pve_fetch(b->site, op, path, &interfaces, e) < 0)
+		return -1;
+	collect(interfaces, nets, ret_n, max);
+	return 0;
+}
+
+/* ---- choosing ---- */
+
+static int random_u32(uint32_t *ret, struct err *e)
+{
+	if (getrandom(ret, sizeof(*ret), 0) != (ssize_t)sizeof(*ret))
+		return err_set(e, ERR_INTERNAL, "no random numbers");
+	return 0;
+}
+
+static bool is_taken(struct ipv4_net net, const struct ipv4_net *nets, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ipv4_net_overlaps(net, nets[i]))
+			return true;
+	return false;
+}
+
+/* A /24 somewhere in 10.64.0.0/10, at random: an eval that relies on one is found out early. */
+static int choose_range(struct pve_box *b, const struct ipv4_net *foreign, size_t n, struct err *e)
+{
+	for (int i = 0; i < RANGE_TRIES; i++) {
+		struct ipv4_net net = {.prefix = 24};
+		uint32_t r;
+
+		if (random_u32(&r, e) < 0)
+			return -1;
+		net.addr = 0x0a400000u | (r & 0x003fff00u);
+		if (is_taken(net, foreign, n))
+			continue;
+		if (take_range(b, net, e) < 0) {
+			if (e->kind != ERR_BUSY)
+				return -1;
+			continue;
+		}
+		b->auto_range = (struct dhcp_range){net.addr + 50, net.addr + 200};
+		b->auto_subnet = (struct subnet_spec){.cidr = net,
+			.gateway = net.addr + 1,
+			.snat = json_is_true(json_object_get(b->spec->native, "auto_snat")),
+			.dhcp_ranges = &b->auto_range,
+			.n_dhcp_ranges = 1};
+		return 0;
+	}
+	return err_set(e, ERR_BUSY, "no free network range was found on %s", b->inst->id);
+}
+
+static int take_given(struct pve_box *b, const struct ipv4_net *foreign, size_t n, struct err *e)
+{
+	const struct networks_spec *net = &b->spec->networks;
+	char text[NET_TEXT_MAX];
+
+	for (size_t i = 0; i < net->n_vnets; i++)
+		for (size_t k = 0; k < net->vnets[i].n_subnets; k++) {
+			struct ipv4_net cidr = net->vnets[i].subnets[k].cidr;
+
+			if (is_taken(cidr, foreign, n))
+				return spec_err(e,
+					SPEC_PLACE("networks.vnets[%zu].subnets[%zu].cidr", i, k),
+					"%s overlaps a network that exists on %s already",
+					ipv4_net_text(cidr, text), b->inst->id);
+			if (take_range(b, cidr, e) < 0)
+				return -1;
+		}
+	return 0;
+}
+
+static int choose_ranges(struct pve_box *b, const struct op *op, struct err *e)
+{
+	enum { MAX = 4096 };
+	auto_free struct ipv4_net *foreign = calloc(MAX, sizeof(*foreign));
+	size_t n;
+
+	if (!foreign)
+		return err_oom(e);
+	if (foreign_networks(b, op, foreign, MAX, &n, e) < 0)
+		return -1;
+	return b->spec->networks.mode == SPEC_NET_AUTO ? choose_range(b, foreign, n, e)
+						       : take_given(b, foreign, n, e);
+}
+
+/* ---- making ---- */
+
+/* Zone "mXXXXXn", vnets "mXXXXX00" and on: at most 8 characters, and never what other tools take
+ * for their own. */
+static int choose_names(struct pve_box *b, struct err *e)
+{
+	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+	char stem[7] = "m";
+	uint32_t r;
+
+	if (random_u32(&r, e) < 0)
+		return -1;
+	for (int i = 1; i < 6; i++, r /= 36)
+		stem[i] = digits[r % 36];
+	snprintf(b->zone, sizeof(b->zone), "%sn", stem);
+	for (size_t i = 0; i < b->n_vnets; i++)
+		snprintf(b->vnets[i].id, sizeof(b->vnets[i].id), "%s%c%c", stem, digits[i / 36],
+			digits[i % 36]);
+	return 0;
+}
+
+static bool zone_has_dhcp(const struct pve_box *b)
+{
+	for (size_t i = 0; i < b->n_vnets; i++)
+		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)
+			if (b->vnets[i].spec->dhcp && b->vnets[i].subnets[k].n_dhcp_ranges)
+				return true;
+	return false;
+}
+
+static int make_zone(struct pve_box *b, const struct op *op, struct err *e)
+{
+	json_t *params = json_pack("{s:s, s:s}", "type", "simple", "zone", b->zone);
+
+	if (params && zone_has_dhcp(b)) {
+		json_object_set_new(params, "ipam", json_string("pve"));
+		json_object_set_new(params, "dhcp", json_string("dnsmasq"));
+	}
+	if (params && json_is_object(json_object_get(b->spec->native, "zone")))
+		json_object_update(params, json_object_get(b->spec->native, "zone"));
+	return pve_do(b->api, op, "POST", params, 0, NULL, e, "/cluster/sdn/zones");
+}
+
+static int make_vnet(
+	struct pve_box *b, const struct op *op, const struct pve_vnet *v, struct err *e)
+{
+	auto_free char *alias = NULL;
+	json_t *params;
+
+	/* The alias is the only place for a stamp. */
+	if (str_printf(&alias, e, "%.180s %s", v->spec->alias, b->stamp) < 0)
+		return -1;
+	for (char *c = alias; *c; c++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_. ()",
+			    *c))
+			*c = '_';
+	params = json_pack("{s:s, s:s, s:s}", "vnet", v->id, "zone", b->zone, "alias", alias);
+	if (params && v->spec->vlan_aware)
+		json_object_set_new(params, "vlanaware", json_true());
+	if (pve_do(b->api, op, "POST", params, 0, NULL, e, "/cluster/sdn/vnets") < 0)
+		return -1;
+	for (size_t i = 0; i < v->n_subnets; i++) {
+		if (pve_subnet_params(v->spec, &v->subnets[i], b->dns, &params, e) < 0 ||
+			pve_do(b->api, op, "POST", params, 0, NULL, e,
+				"/cluster/sdn/vnets/%s/subnets", v->id) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* A name that is taken is the one failure that another try helps against. */
+static int make_named_zone(struct pve_box *b, const struct op *op, struct err *e)
+{
+	for (int i = 0;; i++) {
+		struct err ignored;
+
+		if (choose_names(b, e) < 0 ||
+			pve_thing_intent(b, "zone", b->zone, &b->zone_row, e) < 0)
+			return -1;
+		if (make_zone(b, op, e) == 0)
+			return journal_done(b->d->env->journal, b->zone_row, e);
+		if (i + 1 == NAME_TRIES || !strstr(e->msg, "already"))
+			return -1;
+		if (journal_gone(b->d->env->journal, b->zone_row, &ignored) < 0)
+			return -1;
+		b->zone[0] = '\0';
+	}
+}
+
+static int list_vnets(struct pve_box *b, struct err *e)
+{
+	const struct networks_spec *net = &b->spec->networks;
+
+	b->vnets = calloc(net->n_vnets ? net->n_vnets : 1, sizeof(*b->vnets));
+	if (!b->vnets)
+		return err_oom(e);
+	b->n_vnets = net->n_vnets;
+	for (size_t i = 0; i < b->n_vnets; i++) {
+		b->vnets[i].spec = &net->vnets[i];
+		b->vnets[i].subnets = net->vnets[i].subnets;
+		b->vnets[i].n_subnets = net->vnets[i].n_subnets;
+	}
+	if (net->mode == SPEC_NET_AUTO) {
+		b->vnets[0].subnets = &b->auto_subnet;
+		b->vnets[0].n_subnets = 1;
+	}
+	return 0;
+}
+
+/* Guests with a way out need somebody to ask for names: whom the node asks. */
+static int find_dns(struct pve_box *b, const struct op *op, struct err *e)
+{
+	auto_json json_t *dns = NULL;
+	const char *server;
+	struct err ignored;
+	uint32_t addr;
+	bool out = false;
+
+	for (size_t i = 0; i < b->n_vnets; i++)
+		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)
+			out |= b->vnets[i].subnets[k].snat && b->vnets[i].spec->dhcp;
+	if (!out || b->dns)
+		return 0;
+	if (pve_do(b->api, op, "GET", NULL, 0, &dns, e, "/nodes/%s/dns", b->inst->node) < 0)
+		return e->kind == ERR_CANCELLED || e->kind == ERR_TIMEOUT ? -1 : 0;
+	server = json_string_value(json_object_get(dns, "dns1"));
+	if (!server || ipv4_parse(server, &addr, &ignored) < 0 || addr >> 24 == 127)
+		return 0;
+	return str_dup(server, &b->dns, e);
+}
+
+int pve_net_make(struct pve_box *b, const struct op *op, struct err *e)
+{
+	enum spec_net_mode mode = b->spec->networks.mode;
+
+	if (mode == SPEC_NET_NONE || mode == SPEC_NET_EXISTING)
+		return 0;
+	op_progress(op, 0, 0, "making networks");
+	if (list_vnets(b, e) < 0 || choose_ranges(b, op, e) < 0 || find_dns(b, op, e) < 0 ||
+		make_named_zone(b, op, e) < 0)
+		return err_wrap(e, "networks");
+	for (size_t i = 0; i < b->n_vnets; i++)
+		if (make_vnet(b, op, &b->vnets[i], e) < 0)
+			return err_wrap(e, "network %s", b->vnets[i].spec->alias);
+	return apply_and_check(b, op, e);
+}
+
+/* ---- using ---- */
+
+static int find_existing(
+	struct pve_box *b, const struct op *op, const char *alias, char **ret, struct err *e)
+{
+	auto_json json_t *vnets = NULL;
+	const char *found = NULL;
+	const json_t *v;
+	size_t i;
+
+	if (pve_do(b->api, op, "GET", NULL, 0, &vnets, e, "/cluster/sdn/vnets") < 0)
+		return -1;
+	json_array_foreach(vnets, i, v)
+	{
+		const char *id = json_string_value(json_object_get(v, "vnet"));
+		const char *text = json_string_value(json_object_get(v, "alias"));
+
+		if (id && ((text && strcmp(text, alias) == 0) || strcmp(id, alias) == 0)) {
+			if (found)
+				return err_set(e, ERR_INVALID,
+					"%s has several networks with the alias %s", b->inst->id,
+					alias);
+			found = id;
+		}
+	}
+	if (!found)
+		return err_set(e, ERR_NOT_FOUND, "%s has no network with the alias %s", b->inst->id,
+			alias);
+	return str_dup(found, ret, e);
+}
+
+int pve_net_bridge(struct pve_box *b, const struct op *op, const struct nic_spec *nic, char **ret,
+	struct err *e)
+{
+	if (nic->vnet_index != SPEC_NO_VNET)
+		return str_dup(b->vnets[nic->vnet_index].id, ret, e);
+	return find_existing(b, op, nic->vnet, ret, e);
+}
+
+int pve_net_reserve(struct pve_box *b, const struct op *op, const struct pve_vm *vm,
+	const struct nic_spec *nic, struct err *e)
+{
+	char ip[IPV4_TEXT_MAX], mac[MAC_TEXT_MAX];
+	const char *vnet;
+
+	if (!nic->ipv4 || nic->vnet_index == SPEC_NO_VNET || !zone_has_dhcp(b))
+		return 0;
+	vnet = b->vnets[nic->vnet_index].id;
+	ipv4_text(nic->ipv4, ip);
+	mac_text(nic->mac, mac);
+	for (char *c = mac; *c; c++)
+		*c = (char)(*c >= 'a' && *c <= 'f' ? *c - 32 : *c);
+	/* The card got an address when it was connected: it is moved to the one that is wanted. */
+	if (pve_do(b->api, op, "PUT",
+		    json_pack("{s:s, s:s, s:s, s:i}", "zone", b->zone, "ip", ip, "mac", mac, "vmid",
+			    (int)vm->vmid),
+		    PVE_TWICE, NULL, e, "/cluster/sdn/vnets/%s/ips", vnet) < 0)
+		return err_wrap(e, "address %s of VM %s", ip, vm->spec->name);
+	return 0;
+}

@@ -1,0 +1,120 @@
+/* What a node offers: storages and their content. It changes seldom and is asked for often. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+#define CACHE_NS INT64_C(120000000000)
+
+static json_t *cached(struct pve_site *s, const char *path)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	json_t *entry = json_object_get(s->cache, path);
+
+	if (!entry || now_ns() - json_integer_value(json_object_get(entry, "at")) > CACHE_NS)
+		return NULL;
+	return json_deep_copy(json_object_get(entry, "data"));
+}
+
+int pve_fetch(
+	struct pve_site *site, const struct op *op, const char *path, json_t **ret, struct err *e)
+{
+	*ret = cached(site, path);
+	if (*ret)
+		return 0;
+	if (pve_call(pve_site_api(site), op, "GET", path, NULL, 0, ret, e) < 0)
+		return -1;
+	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+	json_object_set_new(site->cache, path,
+		json_pack("{s:I, s:o}", "at", (json_int_t)now_ns(), "data", json_deep_copy(*ret)));
+	return 0;
+}
+
+void pve_storages_free(struct pve_storages *s)
+{
+	free(s->iso);
+	free(s->import);
+}
+
+static bool takes(const json_t *storage, const char *content)
+{
+	return pve_has_tag(json_string_value(json_object_get(storage, "content")), content);
+}
+
+static bool is_on(const json_t *storage)
+{
+	const json_t *active = json_object_get(storage, "active");
+	const json_t *enabled = json_object_get(storage, "enabled");
+
+	return (!active || json_is_true(active) || json_integer_value(active)) &&
+	       (!enabled || json_is_true(enabled) || json_integer_value(enabled));
+}
+
+/* The one that was asked for; else "local", which every server has; else the first. */
+static int pick(
+	const json_t *all, const char *wanted, const char *content, char **ret, struct err *e)
+{
+	const char *found = NULL;
+	const json_t *s;
+	size_t i;
+
+	json_array_foreach((json_t *)all, i, s)
+	{
+		const char *name = json_string_value(json_object_get(s, "storage"));
+
+		if (!name || !is_on(s) || !takes(s, content))
+			continue;
+		if (wanted ? strcmp(name, wanted) == 0 : !found || strcmp(name, "local") == 0)
+			found = name;
+	}
+	if (wanted && !found)
+		return err_set(
+			e, ERR_INVALID, "storage %s does not take content \"%s\"", wanted, content);
+	return found ? str_dup(found, ret, e) : 0;
+}
+
+int pve_storages_find(
+	struct pve_inst *inst, const struct op *op, struct pve_storages *ret, struct err *e)
+{
+	auto_pve_storages struct pve_storages s = {0};
+	auto_json json_t *all = NULL;
+	auto_free char *path = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (pve_path(&path, e, "/nodes/%s/storage?format=1", inst->node) < 0 ||
+		pve_fetch(inst->site, op, path, &all, e) < 0)
+		return -1;
+	if (pick(all, inst->iso_storage, "iso", &s.iso, e) < 0 ||
+		pick(all, inst->import_storage, "import", &s.import, e) < 0)
+		return err_wrap(e, "node %s", inst->node);
+	json_array_foreach(all, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "storage"));
+		const char *type = json_string_value(json_object_get(one, "type"));
+		const json_t *formats =
+			json_object_get(json_object_get(one, "formats"), "supported");
+		const json_t *format;
+		size_t k;
+
+		if (!name || strcmp(name, inst->image_storage) != 0)
+			continue;
+		s.images = is_on(one) && takes(one, "images");
+		snprintf(s.image_type, sizeof(s.image_type), "%.31s", type ? type : "");
+		json_array_foreach((json_t *)formats, k, format)
+		{
+			const char *text = json_string_value(format);
+
+			if (text && strcmp(text, "qcow2") == 0)
+				s.format = "qcow2";
+		}
+	}
+	*ret = s;
+	s = (struct pve_storages){0};
+	return 0;
+}

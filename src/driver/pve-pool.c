@@ -1,0 +1,463 @@
+/*
+ * Places. Sandboxes of one pool stand in one queue, whoever their clients are: the first waits for
+ * an instance that has room, the others for becoming the first. An instance that cannot be asked
+ * is left out for a while; one with leftovers of ours is left out until they are gone.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+#define LOOK_SECONDS  3.0 /* memory may become free without our doing */
+#define ASIDE_SECONDS 15
+enum { KEEP_MB = 256 };
+
+struct pve_waiter {
+	struct pve_waiter *next;
+	int fd; /* eventfd: something has changed */
+};
+
+struct offer { /* an instance that has room */
+	struct pve_inst *inst;
+	int64_t room_mb;
+	json_t *vms;
+};
+
+static void wake_locked(struct pve_pool *p)
+{
+	uint64_t one = 1;
+
+	if (p->first && write(p->first->fd, &one, sizeof(one)) < 0)
+		return; /* it has been woken often enough */
+}
+
+static struct pve_pool *find_pool_locked(struct pve_driver *d, const char *id, struct err *e)
+{
+	struct pve_pool *p;
+
+	for (p = d->pools; p; p = p->next)
+		if (strcmp(p->id, id) == 0)
+			return p;
+	p = calloc(1, sizeof(*p));
+	if (!p || str_dup(id, &p->id, e) < 0) {
+		free(p);
+		err_oom(e);
+		return NULL;
+	}
+	p->next = d->pools;
+	d->pools = p;
+	return p;
+}
+
+static int join(struct pve_driver *d, const char *id, struct pve_waiter *w, struct pve_pool **ret,
+	struct err *e)
+{
+	struct pve_waiter **at;
+
+	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->fd < 0)
+		return err_sys(e, errno, "eventfd");
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	*ret = find_pool_locked(d, id, e);
+	if (!*ret) {
+		close(w->fd);
+		return -1;
+	}
+	for (at = &(*ret)->first; *at;)
+		at = &(*at)->next;
+	*at = w;
+	(*ret)->waiting++;
+	return 0;
+}
+
+static void leave(struct pve_driver *d, struct pve_pool *p, struct pve_waiter *w)
+{
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		for (struct pve_waiter **at = &p->first; *at; at = &(*at)->next)
+			if (*at == w) {
+				*at = w->next;
+				break;
+			}
+		p->waiting--;
+		wake_locked(p);
+	}
+	close(w->fd);
+}
+
+/* ---- instances that are out of order ---- */
+
+static void set_aside(struct pve_driver *d, struct pve_inst *inst, enum pve_inst_state state,
+	const struct err *why)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	if (inst->state == PVE_INST_DIRTY && state == PVE_INST_FAILED)
+		return;
+	inst->state = state;
+	inst->look_again_ns = now_ns() + ASIDE_SECONDS * INT64_C(1000000000);
+	snprintf(inst->why, sizeof(inst->why), "%.255s", why->msg);
+}
+
+void pve_inst_failed(struct pve_driver *d, struct pve_inst *inst, const struct err *why)
+{
+	set_aside(d, inst, PVE_INST_FAILED, why);
+}
+
+void pve_inst_dirty(struct pve_driver *d, struct pve_inst *inst, const struct err *why)
+{
+	set_aside(d, inst, PVE_INST_DIRTY, why);
+}
+
+/* ---- room ---- */
+
+static int64_t mb(const json_t *bytes)
+{
+	return (int64_t)json_number_value(bytes) / (1024 * 1024);
+}
+
+/* Memory that running VMs were promised and have not touched is as good as gone. */
+static int64_t untouched_mb(const json_t *vms)
+{
+	const json_t *vm;
+	int64_t sum = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)vms, i, vm)
+	{
+		const char *status = json_string_value(json_object_get(vm, "status"));
+		int64_t rest = mb(json_object_get(vm, "maxmem")) - mb(json_object_get(vm, "mem"));
+
+		if (status && strcmp(status, "running") == 0 && rest > 0)
+			sum += rest;
+	}
+	return sum;
+}
+
+/* 1: there is room; 0: not now, with the reason in e; -1: it cannot be asked, or will never do. */
+static int look(struct pve_box *b, struct pve_inst *inst, const struct op *op, struct offer *o,
+	struct err *e)
+{
+	struct pve_api *api = pve_site_api(inst->site);
+	auto_json json_t *vms = NULL, *status = NULL;
+	const json_t *memory;
+	int64_t total, room;
+	unsigned max, boxes;
+	uint64_t promised;
+
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+		max = inst->max_sandboxes;
+		boxes = inst->boxes;
+		promised = inst->promised_mb;
+	}
+	if (max && boxes >= max) {
+		err_set(e, ERR_BUSY, "%s has %u of %u sandboxes", inst->id, boxes, max);
+		return 0;
+	}
+	if (pve_do(api, op, "GET", NULL, 0, &vms, e, "/nodes/%s/qemu", inst->node) < 0)
+		return -1;
+	if (max) {
+		room = (int64_t)(max - boxes);
+	} else {
+		if (pve_do(api, op, "GET", NULL, 0, &status, e, "/nodes/%s/status", inst->node) < 0)
+			return -1;
+		memory = json_object_get(status, "memory");
+		total = mb(json_object_get(memory, "total"));
+		room = mb(json_object_get(memory, "available"));
+		if (!json_object_get(memory, "available"))
+			room = mb(json_object_get(memory, "free"));
+		if ((int64_t)b->ram_mb > total - KEEP_MB)
+			return err_set(e, ERR_INVALID,
+				"the sandbox needs %" PRIu64 " MB, and node %s has only %" PRId64,
+				b->ram_mb, inst->node, total);
+		room -= untouched_mb(vms) + (int64_t)promised + KEEP_MB;
+		if (room < (int64_t)b->ram_mb) {
+			err_set(e, ERR_BUSY, "%s has %" PRId64 " MB left of the %" PRIu64 " needed",
+				inst->id, room < 0 ? 0 : room, b->ram_mb);
+			return 0;
+		}
+	}
+	*o = (struct offer){.inst = inst, .room_mb = room, .vms = json_incref(vms)};
+	return 1;
+}
+
+/* A network that the spec insists on may be in use by another sandbox of ours on that site. */
+static bool ranges_clash(struct pve_box *b, struct pve_site *site)
+{
+	const struct networks_spec *net = &b->spec->networks;
+	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+
+	if (net->mode != SPEC_NET_VNETS)
+		return false;
+	for (const struct pve_range *r = site->ranges; r; r = r->next)
+		for (size_t i = 0; i < net->n_vnets; i++)
+			for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
+				if (ipv4_net_overlaps(r->net, net->vnets[i].subnets[k].cidr))
+					return true;
+	return false;
+}
+
+/* Whether it is worth asking; 0 with the reason in e if not, -1 if it is out of order. */
+static int usable(struct pve_box *b, struct pve_inst *inst, struct err *e)
+{
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+
+		if (inst->disabled) {
+			err_set(e, ERR_BUSY, "%s is disabled", inst->id);
+			return 0;
+		}
+		if (inst->state == PVE_INST_DIRTY) {
+			err_set(e, ERR_BUSY, "%s is being cleaned: %s", inst->id, inst->why);
+			return 0;
+		}
+		if (inst->state == PVE_INST_FAILED && now_ns() < inst->look_again_ns)
+			return err_set(e, ERR_UNAVAILABLE, "%s: %s", inst->id, inst->why);
+	}
+	if (ranges_clash(b, inst->site)) {
+		err_set(e, ERR_BUSY, "%s: another sandbox has the same network", inst->id);
+		return 0;
+	}
+	return 1;
+}
+
+/* The best place at the moment: 1 and *ret; 0 and why in e; -1 if none of them will ever do. */
+static int choose(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+	const char *pool, struct offer *ret, struct err *e)
+{
+	struct offer best = {0};
+	unsigned alive = 0, n = 0;
+	struct err why, broken = {0};
+
+	for (size_t i = 0; insts[i]; i++) {
+		struct offer o = {0};
+		int got;
+
+		if (strcmp(insts[i]->pool, pool) != 0)
+			continue;
+		n++;
+		got = usable(b, insts[i], &why);
+		if (got > 0)
+			got = look(b, insts[i], op, &o, &why);
+		if (got < 0 && (why.kind == ERR_CANCELLED || why.kind == ERR_TIMEOUT)) {
+			json_decref(best.vms);
+			*e = why;
+			return -1;
+		}
+		if (got < 0) {
+			if (why.kind != ERR_INVALID)
+				pve_inst_failed(b->d, insts[i], &why);
+			broken = why;
+			continue;
+		}
+		alive++;
+		if (got == 0) {
+			*e = why;
+			continue;
+		}
+		if (!best.inst || o.room_mb > best.room_mb) {
+			json_decref(best.vms);
+			best = o;
+		} else {
+			json_decref(o.vms);
+		}
+	}
+	if (!n)
+		return err_set(e, ERR_NOT_FOUND, "pool: no server of pool %s is configured", pool);
+	if (!alive) {
+		*e = broken;
+		return err_wrap(e, "no server of pool %s can be used", pool);
+	}
+	*ret = best;
+	return best.inst != NULL;
+}
+
+static void take_place(struct pve_box *b, struct pve_inst *inst)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+
+	inst->state = PVE_INST_OK;
+	inst->boxes++;
+	inst->promised_mb += b->ram_mb;
+	b->promised = true;
+	b->inst = inst;
+	b->site = inst->site;
+}
+
+static bool is_first(struct pve_driver *d, struct pve_pool *p, const struct pve_waiter *w)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	return p->first == w;
+}
+
+/* Until something changes, or may have. */
+static int wait_a_while(struct pve_waiter *w, const struct op *op, bool first, struct err *e)
+{
+	struct op part = first ? op_within(op, LOOK_SECONDS) : *op;
+	uint64_t n;
+
+	if (op_wait_fd(&part, w->fd, POLLIN, e) < 0)
+		return op_check(op, e);
+	if (read(w->fd, &n, sizeof(n)) < 0)
+		return op_check(op, e);
+	return 0;
+}
+
+static const char *pool_name(const struct sandbox_spec *spec, struct pve_inst *const *insts)
+{
+	/* "any" is easy if there is one. */
+	return spec->pool ? spec->pool : insts[0] ? insts[0]->pool : "default";
+}
+
+int pve_place(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+	json_t **ret_vms, struct err *e)
+{
+	const char *name = pool_name(b->spec, insts);
+	struct pve_waiter w = {0};
+	struct pve_pool *pool;
+	struct offer o = {0};
+	char said[256] = "";
+	int rc;
+
+	if (!insts[0])
+		return err_set(e, ERR_INVALID,
+			"no Proxmox server is configured: set PROXMOX_HOST and its companions, or "
+			"PROXMOX_CONFIG_FILE");
+	if (join(b->d, name, &w, &pool, e) < 0)
+		return -1;
+	for (;;) {
+		bool first = is_first(b->d, pool, &w);
+
+		rc = first ? choose(b, op, insts, name, &o, e) : 0;
+		if (!first)
+			err_set(e, ERR_BUSY, "others came first");
+		if (rc != 0)
+			break;
+		if (strcmp(said, e->msg) != 0)
+			op_progress(op, 0, 0, "waiting for a place in pool %s: %s", name, e->msg);
+		snprintf(said, sizeof(said), "%.255s", e->msg);
+		rc = wait_a_while(&w, op, first, e);
+		if (rc < 0)
+			break;
+	}
+	if (rc > 0)
+		take_place(b, o.inst);
+	leave(b->d, pool, &w);
+	if (rc < 0)
+		return -1;
+	*ret_vms = o.vms;
+	return 0;
+}
+
+void pve_place_started(struct pve_box *b)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+
+	if (b->promised)
+		b->inst->promised_mb -= b->ram_mb;
+	b->promised = false;
+}
+
+void pve_place_leave(struct pve_box *b)
+{
+	if (!b->inst)
+		return;
+	pve_place_started(b);
+	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+	b->inst->boxes--;
+	b->inst = NULL;
+	for (struct pve_pool *p = b->d->pools; p; p = p->next)
+		wake_locked(p);
+}
+
+/* ---- moat pool ---- */
+
+static json_t *inst_to_json_locked(const struct pve_inst *i)
+{
+	static const char *const states[] = {"ok", "failed", "dirty"};
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o}", "pool", i->pool, "instance",
+		i->id, "server", i->site->key, "node", i->node, "state",
+		i->disabled ? "disabled" : states[i->state], "sandboxes", (int)i->boxes,
+		"max_sandboxes", (int)i->max_sandboxes, "detail",
+		json_text(i->state == PVE_INST_OK ? "" : i->why));
+}
+
+static json_t *list_pools(struct pve_driver *d, const char *pool)
+{
+	json_t *insts = json_array(), *queues = json_object();
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	for (struct pve_inst *i = d->insts; i; i = i->next)
+		if (!pool || strcmp(pool, i->pool) == 0)
+			json_array_append_new(insts, inst_to_json_locked(i));
+	for (struct pve_pool *p = d->pools; p; p = p->next)
+		if (!pool || strcmp(pool, p->id) == 0)
+			json_object_set_new(queues, p->id, json_integer(p->waiting));
+	return json_pack("{s:o, s:o}", "instances", insts, "waiting", queues);
+}
+
+static bool fits(const struct pve_inst *i, const char *pool, const char *instance)
+{
+	return (!pool || strcmp(pool, i->pool) == 0) && (!instance || strcmp(instance, i->id) == 0);
+}
+
+static unsigned change(
+	struct pve_driver *d, const char *pool, const char *instance, const char *action)
+{
+	unsigned n = 0;
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	for (struct pve_inst *i = d->insts; i; i = i->next) {
+		if (!fits(i, pool, instance))
+			continue;
+		n++;
+		if (strcmp(action, "clean") == 0) {
+			i->look_again_ns = 0;
+			if (i->state == PVE_INST_FAILED)
+				i->state = PVE_INST_OK;
+		} else {
+			i->disabled = strcmp(action, "disable") == 0;
+		}
+	}
+	for (struct pve_pool *p = d->pools; p; p = p->next)
+		wake_locked(p);
+	return n;
+}
+
+int pve_pool_op(
+	struct driver *base, const struct op *op, const json_t *args, json_t **ret, struct err *e)
+{
+	struct pve_driver *d = (struct pve_driver *)base;
+	const char *action = "ls", *pool = NULL, *instance = NULL;
+	auto_free struct pve_inst **insts = NULL;
+	json_t *access = NULL;
+
+	(void)op;
+	if (json_get((json_t *)args, "args", e, "{s?s, s?s, s?s, s?o}", "action", &action, "pool",
+		    &pool, "instance", &instance, "access", &access) < 0 ||
+		pve_access_read(d, access, &insts, e) < 0)
+		return -1;
+	if (strcmp(action, "ls") != 0) {
+		if (strcmp(action, "clean") != 0 && strcmp(action, "enable") != 0 &&
+			strcmp(action, "disable") != 0)
+			return err_set(e, ERR_INVALID,
+				"action is \"ls\", \"clean\", \"disable\" or \"enable\"");
+		if (change(d, pool, instance, action) == 0)
+			return err_set(e, ERR_NOT_FOUND, "no such server in pool %s",
+				pool ? pool : "(any)");
+	}
+	*ret = list_pools(d, pool);
+	return *ret ? 0 : err_oom(e);
+}

@@ -1,0 +1,175 @@
+/* Applying changes of the SDN, and removing what a sandbox had in it. */
+#include <string.h>
+
+#include "driver/pve.h"
+#include "util/json.h"
+#include "util/lock.h"
+
+/* ---- applying ---- */
+
+static uint64_t want_apply(struct pve_site *s)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	return ++s->sdn_wanted;
+}
+
+static bool is_applied(struct pve_site *s, uint64_t mine, uint64_t *ret_all)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	*ret_all = s->sdn_wanted;
+	return s->sdn_applied >= mine;
+}
+
+int pve_sdn_apply(struct pve_site *s, const struct op *op, struct err *e)
+{
+	uint64_t mine = want_apply(s), all;
+	auto_turn struct turn *held = NULL;
+
+	if (turn_take(&s->applying, op, e) < 0)
+		return -1;
+	held = &s->applying;
+	/* Whoever had the turn before us may have begun after our last change. */
+	if (is_applied(s, mine, &all))
+		return 0;
+	if (pve_run(pve_site_api(s), op, "PUT", NULL, PVE_STUBBORN, e, "/cluster/sdn") < 0)
+		return err_wrap(e, "applying the network changes");
+	auto_unlock pthread_mutex_t *mu = lock_take(&s->mu);
+	if (s->sdn_applied < all)
+		s->sdn_applied = all;
+	return 0;
+}
+
+static bool gone(const struct err *e)
+{
+	return e->kind == ERR_NOT_FOUND || strstr(e->msg, "does not exist");
+}
+
+/* Addresses in a vnet keep its subnets from going. Gateways go with the subnet. */
+static int remove_addresses(
+	struct pve_api *api, const struct op *op, const char *zone, struct err *e)
+{
+	auto_json json_t *all = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &all, e, "/cluster/sdn/ipams/pve/status") <
+		0)
+		return gone(e) ? 0 : -1;
+	json_array_foreach(all, i, one)
+	{
+		const char *z = json_string_value(json_object_get(one, "zone"));
+		const char *vnet = json_string_value(json_object_get(one, "vnet"));
+		const char *ip = json_string_value(json_object_get(one, "ip"));
+		const char *mac = json_string_value(json_object_get(one, "mac"));
+		json_t *params;
+
+		if (!z || strcmp(z, zone) != 0 || !vnet || !ip ||
+			json_integer_value(json_object_get(one, "gateway")))
+			continue;
+		params = json_pack("{s:s, s:s, s:s*}", "zone", zone, "ip", ip, "mac", mac);
+		if (pve_do(api, op, "DELETE", params, PVE_STUBBORN, NULL, e,
+			    "/cluster/sdn/vnets/%s/ips", vnet) < 0 &&
+			!gone(e) && e->kind != ERR_BACKEND)
+			return -1;
+	}
+	return 0;
+}
+
+static int remove_vnet(struct pve_api *api, const struct op *op, const char *vnet, struct err *e)
+{
+	auto_json json_t *subnets = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &subnets, e, "/cluster/sdn/vnets/%s/subnets",
+		    vnet) < 0)
+		return gone(e) ? 0 : -1;
+	json_array_foreach(subnets, i, one)
+	{
+		const char *id = json_string_value(json_object_get(one, "id"));
+
+		if (!id)
+			id = json_string_value(json_object_get(one, "subnet"));
+		if (id &&
+			pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, NULL, e,
+				"/cluster/sdn/vnets/%s/subnets/%s", vnet, id) < 0 &&
+			!gone(e))
+			return -1;
+	}
+	if (pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, NULL, e, "/cluster/sdn/vnets/%s", vnet) <
+			0 &&
+		!gone(e))
+		return -1;
+	return 0;
+}
+
+/* *ret: whether the zone, if there is one, is the sandbox's: its vnets all carry the stamp. */
+static int is_ours(const json_t *vnets, const char *zone, const char *stamp, struct err *e)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)vnets, i, v)
+	{
+		const char *z = json_string_value(json_object_get(v, "zone"));
+		const char *alias = json_string_value(json_object_get(v, "alias"));
+
+		if (z && strcmp(z, zone) == 0 && (!alias || !strstr(alias, stamp)))
+			return err_set(e, ERR_BACKEND,
+				"zone %s has a network that is not of this sandbox: it stays",
+				zone);
+	}
+	return 0;
+}
+
+/* It was deleted, but whoever did so may have ended before that was applied. */
+static int apply_if_running(
+	struct pve_site *site, const struct op *op, const char *zone, struct err *e)
+{
+	auto_json json_t *running = NULL;
+	const json_t *z;
+	size_t i;
+
+	if (pve_do(pve_site_api(site), op, "GET", json_pack("{s:i}", "running", 1), PVE_STUBBORN,
+		    &running, e, "/cluster/sdn/zones") < 0)
+		return -1;
+	json_array_foreach(running, i, z)
+	{
+		const char *name = json_string_value(json_object_get(z, "zone"));
+
+		if (name && strcmp(name, zone) == 0)
+			return pve_sdn_apply(site, op, e);
+	}
+	return 0;
+}
+
+int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone, const char *stamp,
+	struct err *e)
+{
+	struct pve_api *api = pve_site_api(site);
+	auto_json json_t *vnets = NULL, *there = NULL;
+	const json_t *v;
+	size_t i;
+
+	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &there, e, "/cluster/sdn/zones/%s", zone) <
+		0)
+		return gone(e) ? 0 : err_wrap(e, "zone %s", zone);
+	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &vnets, e, "/cluster/sdn/vnets") < 0 ||
+		is_ours(vnets, zone, stamp, e) < 0 || remove_addresses(api, op, zone, e) < 0)
+		return -1;
+	json_array_foreach(vnets, i, v)
+	{
+		const char *z = json_string_value(json_object_get(v, "zone"));
+		const char *id = json_string_value(json_object_get(v, "vnet"));
+
+		if (z && id && strcmp(z, zone) == 0 && remove_vnet(api, op, id, e) < 0)
+			return err_wrap(e, "network %s", id);
+	}
+	if (pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, NULL, e, "/cluster/sdn/zones/%s", zone) <
+			0 &&
+		!gone(e))
+		return err_wrap(e, "zone %s", zone);
+	return pve_sdn_apply(site, op, e);
+}

@@ -1,0 +1,108 @@
+/* Snapshots with memory, of all VMs of a sandbox at once. */
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+#define LOCK_PAUSE 0.5
+enum { LOCK_TRIES = 120 };
+
+struct job {
+	struct pve_box *b;
+	char name[41];
+	const char *text;
+};
+
+static int take_one(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	struct job *j = arg;
+	struct pve_vm *vm = &j->b->vms[i];
+
+	op_progress(op, 0, 0, "snapshot of %s", vm->spec->name);
+	/* A second one of the same name replaces the first. */
+	if (pve_run(j->b->api, op, "POST",
+		    json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1, "description",
+			    j->text),
+		    0, e, "/nodes/%s/qemu/%u/snapshot", j->b->inst->node, vm->vmid) == 0)
+		return 0;
+	if (!strstr(e->msg, "already"))
+		return err_wrap(e, "VM %s", vm->spec->name);
+	if (pve_run(j->b->api, op, "DELETE", NULL, PVE_TWICE, e, "/nodes/%s/qemu/%u/snapshot/%s",
+		    j->b->inst->node, vm->vmid, j->name) < 0 ||
+		pve_run(j->b->api, op, "POST",
+			json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1,
+				"description", j->text),
+			0, e, "/nodes/%s/qemu/%u/snapshot", j->b->inst->node, vm->vmid) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
+	return 0;
+}
+
+int pve_snapshot(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	struct job j = {.b = (struct pve_box *)box, .text = name};
+
+	pve_snapshot_name(name, j.name);
+	return pve_together(op, j.b->n_vms, take_one, &j, e);
+}
+
+/* The server may keep the VM locked for half a minute after it says that it is done. */
+static int wait_unlocked(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	struct pve_box *b = vm->box;
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		auto_json json_t *status = NULL;
+
+		if (pve_do(b->api, op, "GET", NULL, PVE_STUBBORN, &status, e,
+			    "/nodes/%s/qemu/%u/status/current", b->inst->node, vm->vmid) < 0)
+			return -1;
+		if (!json_object_get(status, "lock"))
+			return 0;
+		if (op_pause(op, LOCK_PAUSE, e) < 0)
+			return -1;
+	}
+	return err_set(e, ERR_BACKEND, "it stays locked");
+}
+
+static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	struct job *j = arg;
+	struct pve_vm *vm = &j->b->vms[i];
+
+	op_progress(op, 0, 0, "taking %s back", vm->spec->name);
+	if (vm->guest)
+		pve_guest_forget(vm->guest);
+	if (pve_run(j->b->api, op, "POST", NULL, PVE_TWICE, e,
+		    "/nodes/%s/qemu/%u/snapshot/%s/rollback", j->b->inst->node, vm->vmid,
+		    j->name) < 0 ||
+		wait_unlocked(vm, op, e) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
+	if (vm->guest)
+		pve_guest_forget(vm->guest);
+	return 0;
+}
+
+int pve_restore(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	struct job j = {.b = (struct pve_box *)box, .text = name};
+	auto_json json_t *list = NULL;
+	const json_t *one;
+	bool found = false;
+	size_t i;
+
+	pve_snapshot_name(name, j.name);
+	if (pve_do(j.b->api, op, "GET", NULL, 0, &list, e, "/nodes/%s/qemu/%u/snapshot",
+		    j.b->inst->node, j.b->vms[0].vmid) < 0)
+		return -1;
+	json_array_foreach(list, i, one)
+	{
+		const char *text = json_string_value(json_object_get(one, "name"));
+
+		found |= text && strcmp(text, j.name) == 0;
+	}
+	if (!found)
+		return err_set(e, ERR_NOT_FOUND, "there is no snapshot %s", name);
+	return pve_together(op, j.b->n_vms, restore_one, &j, e);
+}

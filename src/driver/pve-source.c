@@ -1,0 +1,246 @@
+/*
+ * What VMs are cloned from. Templates are found by their tags; those of built-in systems, OVAs and
+ * local images are made when they are missing, and stay.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/sha256.h"
+#include "util/str.h"
+
+/* Installs what every sandbox needs; the rest is what Inspect's own default container has. */
+static const char cloud_config[] = "#cloud-config\n"
+				   "package_update: true\n"
+				   "packages:\n"
+				   "  - qemu-guest-agent\n"
+				   "  - build-essential\n"
+				   "  - curl\n"
+				   "  - file\n"
+				   "  - git\n"
+				   "  - python3\n"
+				   "  - python3-pip\n"
+				   "  - python3-venv\n"
+				   "  - python-is-python3\n"
+				   "  - unzip\n"
+				   "  - wget\n"
+				   "  - xz-utils\n"
+				   "runcmd:\n"
+				   "  - [systemctl, enable, --now, qemu-guest-agent]\n"
+				   "  - [systemctl, mask, systemd-networkd-wait-online.service]\n";
+
+static const struct built_in {
+	const char *name, *url, *filename;
+} built_ins[] = {
+	{"ubuntu24.04",
+		"https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img",
+		"moat-ubuntu24.04.qcow2"},
+	{"debian13",
+		"https://cloud.debian.org/images/cloud/trixie/latest/"
+		"debian-13-genericcloud-amd64.qcow2",
+		"moat-debian13.qcow2"},
+	{"debian12",
+		"https://cloud.debian.org/images/cloud/bookworm/latest/"
+		"debian-12-genericcloud-amd64.qcow2",
+		"moat-debian12.qcow2"},
+};
+
+/* The youngest template with the tag on the node; 0: none. Without "inspect" it is not meant for
+ * us. */
+static int find_template(
+	const json_t *vms, const char *tag, bool only_one, unsigned *ret, struct err *e)
+{
+	unsigned found = 0;
+	const json_t *vm;
+	size_t i;
+
+	*ret = 0;
+	json_array_foreach((json_t *)vms, i, vm)
+	{
+		const char *tags = json_string_value(json_object_get(vm, "tags"));
+		unsigned id = (unsigned)json_integer_value(json_object_get(vm, "vmid"));
+
+		if (!json_integer_value(json_object_get(vm, "template")) ||
+			!pve_has_tag(tags, "inspect") || !pve_has_tag(tags, tag))
+			continue;
+		if (found && only_one)
+			return err_set(e, ERR_INVALID,
+				"several templates have the tag %s: %u and %u", tag, found, id);
+		if (id > found)
+			found = id;
+	}
+	*ret = found;
+	return 0;
+}
+
+static int list_vms(struct pve_vm *vm, const struct op *op, json_t **ret, struct err *e)
+{
+	return pve_do(
+		vm->box->api, op, "GET", NULL, 0, ret, e, "/nodes/%s/qemu", vm->box->inst->node);
+}
+
+/* Makes a template unless another thread, or another client of the server, has made it. */
+static int find_or_import(struct pve_vm *vm, const struct op *op, const json_t *vms,
+	const struct pve_import *im, unsigned *ret, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+	auto_json json_t *now = NULL;
+
+	if (find_template(vms, im->tag, false, ret, e) < 0 || *ret)
+		return *ret ? 0 : -1;
+	if (turn_take(&vm->box->site->building, op, e) < 0)
+		return -1;
+	held = &vm->box->site->building;
+	if (list_vms(vm, op, &now, e) < 0 || find_template(now, im->tag, false, ret, e) < 0)
+		return -1;
+	return *ret ? 0 : pve_import(vm, op, im, ret, e);
+}
+
+static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *vms, struct err *e)
+{
+	const char *name = vm->spec->source.built_in;
+	struct pve_import im = {
+		.disk = SPEC_DISK_SCSI, .os_type = "l26", .user_data = cloud_config};
+	char tag[128], full[160], vm_name[160];
+
+	snprintf(full, sizeof(full), "builtin-%.100s", name);
+	pve_tag_text(full, tag);
+	im.tag = tag;
+	for (size_t i = 0; i < ARRAY_LEN(built_ins); i++)
+		if (strcmp(name, built_ins[i].name) == 0) {
+			im.url = built_ins[i].url;
+			im.filename = built_ins[i].filename;
+		}
+	if (!im.url) {
+		/* One that somebody made by hand does as well. */
+		if (find_template(vms, tag, false, &vm->template_id, e) < 0 || vm->template_id)
+			return vm->template_id ? 0 : -1;
+		return err_set(e, ERR_NOT_FOUND,
+			"source.built_in: moat cannot make %s on a server, and there is no "
+			"template "
+			"with the tags \"inspect\" and \"%s\"",
+			name, tag);
+	}
+	snprintf(vm_name, sizeof(vm_name), "inspect-%.100s", name);
+	im.name = vm_name;
+	return find_or_import(vm, op, vms, &im, &vm->template_id, e);
+}
+
+/* A file of this machine, known by its content. */
+static int from_file(struct pve_vm *vm, const struct op *op, const json_t *vms, const char *path,
+	const char *kind, const char *suffix, const char *digest, struct err *e)
+{
+	struct pve_import im = {.path = path,
+		.disk = vm->spec->disk_controller,
+		.uefi = vm->spec->uefi_boot,
+		.os_type = spec_os_name(vm->spec->os_type)};
+	char sum[SHA256_HEX + 1] = "", tag[128], name[64], filename[128];
+	const char *controller = spec_disk_name(vm->spec->disk_controller);
+	auto_fd int fd = -1;
+
+	if (!digest) {
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			return err_sys(e, errno, "%s", path);
+		if (sha256_file(op, fd, "reading the OVA", sum, e) < 0)
+			return err_wrap(e, "%s", path);
+		digest = im.sha256 = sum;
+	}
+	/* The controller and the firmware are part of a template, not of a clone. */
+	snprintf(tag, sizeof(tag), "%s-%.16s%s%s%s", kind, digest, controller ? "-" : "",
+		controller ? controller : "", vm->spec->uefi_boot ? "-uefi" : "");
+	snprintf(name, sizeof(name), "inspect-%s-%.16s", kind, digest);
+	snprintf(filename, sizeof(filename), "moat-%.32s.%s", digest, suffix);
+	im.tag = tag;
+	im.name = name;
+	im.filename = filename;
+	return find_or_import(vm, op, vms, &im, &vm->template_id, e);
+}
+
+static int from_image(struct pve_vm *vm, const struct op *op, const json_t *vms, struct err *e)
+{
+	auto_image struct image *image = NULL;
+	auto_image_use struct image_use *use = NULL;
+
+	if (store_use(vm->box->d->env->store, vm->spec->source.image, &image, &use, e) < 0)
+		return -1;
+	if (!image->disk)
+		return err_set(e, ERR_UNSUPPORTED,
+			"source.image: %s runs from memory and has no disk that a server could "
+			"take",
+			image->name);
+	return from_file(vm, op, vms, image->disk, "image",
+		strcmp(image->disk_format, "raw") == 0 ? "raw" : "qcow2", image->digest, e);
+}
+
+static int from_tag(struct pve_vm *vm, const json_t *vms, struct err *e)
+{
+	const char *tag = vm->spec->source.template_tag;
+
+	if (find_template(vms, tag, true, &vm->template_id, e) < 0)
+		return -1;
+	if (!vm->template_id)
+		return err_set(e, ERR_NOT_FOUND,
+			"source.existing_vm_template_tag: node %s has no template with the tags "
+			"\"inspect\" and \"%s\"",
+			vm->box->inst->node, tag);
+	return 0;
+}
+
+/* A clone has its template's disks: what the spec says of them can only be compared. */
+static int check_controller(const struct pve_vm *vm, struct err *e)
+{
+	const char *wanted = spec_disk_name(vm->spec->disk_controller);
+	const char *disk = pve_first_disk(vm->template_config);
+
+	if (!wanted || !disk || str_starts(disk, wanted))
+		return 0;
+	return err_set(e, ERR_INVALID,
+		"disk_controller: %s was asked for, the template's disk is %s", wanted, disk);
+}
+
+static int read_template(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	const char *os;
+
+	if (pve_do(vm->box->api, op, "GET", NULL, 0, &vm->template_config, e,
+		    "/nodes/%s/qemu/%u/config", vm->box->inst->node, vm->template_id) < 0)
+		return -1;
+	os = json_string_value(json_object_get(vm->template_config, "ostype"));
+	vm->windows = spec_os_is_windows(vm->spec->os_type) ||
+		      (vm->spec->source.kind == SPEC_SOURCE_TEMPLATE_TAG && os && os[0] == 'w');
+	return check_controller(vm, e);
+}
+
+int pve_source_find(struct pve_vm *vm, const struct op *op, const json_t *vms, struct err *e)
+{
+	const struct source_spec *src = &vm->spec->source;
+	int rc;
+
+	switch (src->kind) {
+	case SPEC_SOURCE_BUILT_IN:
+		rc = from_built_in(vm, op, vms, e);
+		break;
+	case SPEC_SOURCE_OVA:
+		rc = from_file(vm, op, vms, src->ova, "ova", "ova", NULL, e);
+		break;
+	case SPEC_SOURCE_IMAGE:
+		rc = from_image(vm, op, vms, e);
+		break;
+	case SPEC_SOURCE_TEMPLATE_TAG:
+		rc = from_tag(vm, vms, e);
+		break;
+	default:
+		rc = err_set(e, ERR_INVALID, "source: missing");
+	}
+	if (rc < 0 || read_template(vm, op, e) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
+	return 0;
+}

@@ -1,0 +1,222 @@
+/*
+ * What we made on servers: journal rows that name it, and its removal. A VM is removed only if it
+ * carries the sandbox's stamp, because its number may be somebody else's by now, or may never have
+ * been ours.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/pve.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+
+#define TRY_AGAIN      0.2
+#define TRY_AGAIN_MOST 5.0
+#define COMING_LOOK    0.5 /* seconds between looks for a VM that may be in the making */
+enum { COMING_LOOKS = 4 };
+
+int pve_thing_intent(
+	struct pve_box *b, const char *kind, const char *name, int64_t *ret_row, struct err *e)
+{
+	auto_json json_t *ref = NULL;
+	auto_free char *text = NULL;
+	struct journal_thing t = {.sandbox = b->id, .driver = PVE_NAME, .kind = kind};
+
+	if (json_make(&ref, e, "{s:s, s:s, s:s, s:s}", "at", b->site->key, "node", b->inst->node,
+		    "stamp", b->stamp, "name", name) < 0 ||
+		json_to_str(ref, &text, e) < 0)
+		return -1;
+	t.ref = text;
+	return journal_intent(b->d->env->journal, &t, ret_row, e);
+}
+
+bool pve_stamp_find(const struct pve_driver *d, const char *text, char ret_id[32])
+{
+	char begin[32];
+	size_t n = 0;
+
+	snprintf(begin, sizeof(begin), "moat-%s-", d->install);
+	text = text ? strstr(text, begin) : NULL;
+	if (!text)
+		return false;
+	for (text += strlen(begin); n < 31 && isxdigit((unsigned char)text[n]); n++)
+		ret_id[n] = text[n];
+	ret_id[n] = '\0';
+	return n > 0;
+}
+
+/* ---- removing a VM ---- */
+
+enum look { LOOK_GONE, LOOK_COMING, LOOK_OURS, LOOK_NOT_OURS };
+
+static bool carries(const json_t *config, const char *stamp)
+{
+	const char *tags = json_string_value(json_object_get(config, "tags"));
+	const char *text = json_string_value(json_object_get(config, "description"));
+
+	return pve_has_tag(tags, stamp) || (text && strstr(text, stamp));
+}
+
+/* Whether the server is making VMs at the moment: the one that is looked for may be among them. */
+static int is_making(
+	struct pve_api *api, const struct op *op, const char *node, bool *ret, struct err *e)
+{
+	auto_json json_t *tasks = NULL;
+	const json_t *t;
+	size_t i;
+
+	*ret = false;
+	if (pve_do(api, op, "GET", json_pack("{s:s}", "source", "active"), PVE_STUBBORN, &tasks, e,
+		    "/nodes/%s/tasks", node) < 0)
+		return -1;
+	json_array_foreach(tasks, i, t)
+	{
+		const char *type = json_string_value(json_object_get(t, "type"));
+
+		if (type && (strcmp(type, "qmclone") == 0 || strcmp(type, "qmcreate") == 0))
+			*ret = true;
+	}
+	return 0;
+}
+
+static int look_at(struct pve_api *api, const struct op *op, const struct pve_doomed *vm,
+	enum look *ret, struct err *e)
+{
+	auto_json json_t *config = NULL;
+	const char *lock;
+
+	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &config, e, "/nodes/%s/qemu/%u/config",
+		    vm->node, vm->vmid) < 0) {
+		*ret = LOOK_GONE;
+		return e->kind == ERR_NOT_FOUND ? 0 : -1;
+	}
+	lock = json_string_value(json_object_get(config, "lock"));
+	if (carries(config, vm->stamp))
+		*ret = LOOK_OURS;
+	else if (lock && (strcmp(lock, "clone") == 0 || strcmp(lock, "create") == 0))
+		*ret = LOOK_COMING; /* it gets its description when it is complete */
+	else
+		*ret = LOOK_NOT_OURS;
+	if (*ret == LOOK_OURS && vm->keep_template &&
+		json_integer_value(json_object_get(config, "template")))
+		*ret = LOOK_NOT_OURS; /* it is finished, and is to stay */
+	return 0;
+}
+
+static int stop_and_delete(
+	struct pve_api *api, const struct op *op, const struct pve_doomed *vm, struct err *e)
+{
+	if (pve_run(api, op, "POST", NULL, PVE_STUBBORN, e, "/nodes/%s/qemu/%u/status/stop",
+		    vm->node, vm->vmid) < 0)
+		return -1;
+	return pve_run(api, op, "DELETE",
+		json_pack("{s:i, s:i}", "purge", 1, "destroy-unreferenced-disks", 1), PVE_STUBBORN,
+		e, "/nodes/%s/qemu/%u", vm->node, vm->vmid);
+}
+
+/* 1: there is nothing to remove (any more); 0: look again; -1 */
+static int nothing_there(struct pve_api *api, const struct op *op, const struct pve_doomed *vm,
+	unsigned *looks, struct err *e)
+{
+	bool making = false;
+
+	if (!vm->maybe_coming)
+		return 1;
+	if (is_making(api, op, vm->node, &making, e) < 0)
+		return -1;
+	if (!making && ++*looks > COMING_LOOKS)
+		return 1;
+	return op_pause(op, COMING_LOOK, e);
+}
+
+int pve_vm_remove(
+	struct pve_site *site, const struct op *op, const struct pve_doomed *vm, struct err *e)
+{
+	struct pve_api *api = pve_site_api(site);
+	double pause = TRY_AGAIN;
+	unsigned looks = 0;
+	struct err why;
+
+	for (;;) {
+		enum look seen;
+		int rc = 0;
+
+		if (look_at(api, op, vm, &seen, e) < 0)
+			return err_wrap(e, "VM %u", vm->vmid);
+		if (seen == LOOK_NOT_OURS)
+			return 0;
+		if (seen == LOOK_GONE) {
+			rc = nothing_there(api, op, vm, &looks, e);
+			if (rc != 0)
+				return rc < 0 ? -1 : 0;
+			continue;
+		}
+		if (seen == LOOK_OURS)
+			rc = stop_and_delete(api, op, vm, e);
+		if (seen == LOOK_OURS && rc == 0)
+			return 0;
+		/* It is locked by a task that still runs, or the storage is busy: that passes. A
+		 * server that does not answer is another matter. */
+		if (rc < 0 && (e->kind == ERR_UNAVAILABLE || e->kind == ERR_PERMISSION))
+			return err_wrap(e, "VM %u", vm->vmid);
+		if (rc < 0)
+			why = *e;
+		else
+			err_set(&why, ERR_BUSY, "it is still being made");
+		if (op_pause(op, pause, e) < 0) {
+			*e = why;
+			return err_wrap(e, "VM %u would not go", vm->vmid);
+		}
+		pause = pause * 1.5 < TRY_AGAIN_MOST ? pause * 1.5 : TRY_AGAIN_MOST;
+	}
+}
+
+int pve_volume_remove(struct pve_site *site, const struct op *op, const char *node,
+	const char *volid, struct err *e)
+{
+	struct pve_api *api = pve_site_api(site);
+	char storage[64];
+	auto_json json_t *upid = NULL;
+
+	snprintf(storage, sizeof(storage), "%.*s", (int)strcspn(volid, ":"), volid);
+	if (pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, &upid, e,
+		    "/nodes/%s/storage/%s/content/%s", node, storage, volid) < 0)
+		return e->kind == ERR_NOT_FOUND ? 0 : err_wrap(e, "%s", volid);
+	if (json_is_string(upid) && pve_task_wait(api, op, upid, e) < 0)
+		return err_wrap(e, "%s", volid);
+	return 0;
+}
+
+/* ---- rows ---- */
+
+int pve_reclaim(
+	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
+{
+	struct pve_driver *d = (struct pve_driver *)base;
+	auto_json json_t *ref = NULL;
+	const char *at, *node, *stamp, *name;
+	struct pve_doomed vm = {.maybe_coming = strcmp(t->state, "intent") == 0};
+	struct pve_site *site;
+
+	if (json_parse_object((struct bytes){(const uint8_t *)t->ref, strlen(t->ref)}, &ref, e) <
+			0 ||
+		json_get(ref, t->kind, e, "{s:s, s:s, s:s, s:s}", "at", &at, "node", &node, "stamp",
+			&stamp, "name", &name) < 0 ||
+		pve_access_site(d, at, &site, e) < 0)
+		return -1;
+	vm.node = node;
+	vm.stamp = stamp;
+	vm.keep_template = strcmp(t->kind, "template") == 0;
+	if (strcmp(t->kind, "vm") == 0 || vm.keep_template) {
+		vm.vmid = (unsigned)strtoul(name, NULL, 10);
+		return pve_vm_remove(site, op, &vm, e);
+	}
+	if (strcmp(t->kind, "zone") == 0)
+		return pve_net_remove(site, op, name, stamp, e);
+	if (strcmp(t->kind, "volume") == 0)
+		return pve_volume_remove(site, op, node, name, e);
+	return err_set(e, ERR_INTERNAL, "the proxmox driver knows no \"%s\"", t->kind);
+}

@@ -1,0 +1,307 @@
+/* One VM: cloned from its template, configured, started, and the way into it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver/health.h"
+#include "driver/pve.h"
+#include "driver/seed.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+enum { START_TRIES = 4 };
+
+/* ---- cloning ---- */
+
+static int describe(const struct pve_vm *vm, char **ret, struct err *e)
+{
+	return str_printf(ret, e, "VM %s of moat sandbox %s; it is removed with it. %s",
+		vm->spec->name, vm->box->id, vm->box->stamp);
+}
+
+static int clone_as(struct pve_vm *vm, unsigned vmid, bool full, const struct op *op, struct err *e)
+{
+	struct pve_box *b = vm->box;
+	auto_free char *text = NULL;
+	char name[64];
+	json_t *params;
+
+	if (describe(vm, &text, e) < 0)
+		return -1;
+	pve_dns_name(vm->spec->name, name);
+	params = json_pack("{s:i, s:s, s:s, s:b}", "newid", (int)vmid, "name", name, "description",
+		text, "full", full);
+	if (params && full)
+		json_object_set_new(params, "storage", json_string(b->inst->image_storage));
+	return pve_run(b->api, op, "POST", params, 0, e, "/nodes/%s/qemu/%u/clone", b->inst->node,
+		vm->template_id);
+}
+
+static int clone_with_id(void *arg, unsigned vmid, const struct op *op, struct err *e)
+{
+	struct pve_vm *vm = arg;
+
+	if (clone_as(vm, vmid, false, op, e) == 0)
+		return 0;
+	/* Not every storage can share a template's disk. */
+	if (!strcasestr(e->msg, "linked clone"))
+		return -1;
+	return clone_as(vm, vmid, true, op, e);
+}
+
+int pve_vm_clone(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	op_progress(op, 0, 0, "cloning %s", vm->spec->name);
+	if (pve_vm_new(vm->box, op, "vm", clone_with_id, vm, &vm->vmid, &vm->row, e) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
+	return str_printf(&vm->console_url, e, "%s/?console=kvm&%s=1&vmid=%u&node=%s",
+		vm->box->site->base_url, vm->spec->vga == SPEC_VGA_NONE ? "xtermjs" : "novnc",
+		vm->vmid, vm->box->inst->node);
+}
+
+/* ---- configuring ---- */
+
+/* Makes the cloud-init disk here and puts it onto the server. */
+static int upload_seed(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	struct pve_box *b = vm->box;
+	auto_free char *path = NULL, *name = NULL;
+	auto_fd int fd = -1;
+	struct pve_upload up;
+	struct stat st;
+	int rc;
+
+	if (!b->iso_storage)
+		return err_set(e, ERR_UNSUPPORTED,
+			"cloud_init: no storage of node %s takes ISO images: add \"iso\" to the "
+			"content of one",
+			b->inst->node);
+	if (str_printf(&path, e, "%s/%s-%s.iso", b->d->env->paths->state, b->id, vm->spec->name) <
+			0 ||
+		str_printf(&name, e, "%s-%s-seed.iso", b->stamp, vm->spec->name) < 0 ||
+		str_printf(&vm->seed_volid, e, "%s:iso/%s", b->iso_storage, name) < 0)
+		return -1;
+	rc = seed_write(path, b->id, vm->spec, e);
+	fd = rc == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	unlink(path);
+	if (rc < 0)
+		return -1;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "%s", path);
+	if (pve_thing_intent(b, "volume", vm->seed_volid, &vm->seed_row, e) < 0)
+		return -1;
+	up = (struct pve_upload){.node = b->inst->node,
+		.storage = b->iso_storage,
+		.content = "iso",
+		.name = name,
+		.fd = fd,
+		.size = (uint64_t)st.st_size};
+	if (pve_upload(b->api, op, &up, e) < 0)
+		return -1;
+	return journal_done(b->d->env->journal, vm->seed_row, e);
+}
+
+static int grow_disk(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	const char *disk = pve_first_disk(vm->template_config);
+	uint64_t want = (uint64_t)vm->spec->disk_gb << 30, have;
+	char size[32];
+
+	if (!vm->spec->disk_gb)
+		return 0;
+	if (!disk)
+		return err_set(e, ERR_INVALID, "disk_gb: the template has no disk");
+	have = pve_disk_size(json_string_value(json_object_get(vm->template_config, disk)));
+	if (have >= want)
+		return 0;
+	snprintf(size, sizeof(size), "%uG", vm->spec->disk_gb);
+	return pve_run(vm->box->api, op, "PUT", json_pack("{s:s, s:s}", "disk", disk, "size", size),
+		PVE_TWICE, e, "/nodes/%s/qemu/%u/resize", vm->box->inst->node, vm->vmid);
+}
+
+static int put_settings(
+	struct pve_vm *vm, const struct op *op, const char *const *bridges, struct err *e)
+{
+	struct pve_box *b = vm->box;
+	auto_free char *text = NULL;
+	json_t *params = NULL;
+	struct pve_vm_plan plan = {.spec = vm->spec,
+		.stamp = b->stamp,
+		.template_config = vm->template_config,
+		.bridges = bridges,
+		.image_storage = b->inst->image_storage,
+		.seed_volid = vm->seed_volid};
+
+	if (describe(vm, &text, e) < 0)
+		return -1;
+	plan.description = text;
+	if (pve_vm_settings(&plan, &params, e) < 0)
+		return -1;
+	return pve_do(b->api, op, "PUT", params, PVE_TWICE, NULL, e, "/nodes/%s/qemu/%u/config",
+		b->inst->node, vm->vmid);
+}
+
+int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	const struct vm_spec *spec = vm->spec;
+	char *bridges[SPEC_NICS_MAX] = {0};
+	int rc = 0;
+
+	if (spec->cloud_init && upload_seed(vm, op, e) < 0)
+		return err_wrap(e, "VM %s", spec->name);
+	for (size_t i = 0; i < spec->n_nics && rc == 0; i++)
+		rc = pve_net_bridge(vm->box, op, &spec->nics[i], &bridges[i], e);
+	if (rc == 0)
+		rc = put_settings(vm, op, (const char *const *)bridges, e);
+	if (rc == 0)
+		rc = grow_disk(vm, op, e);
+	for (size_t i = 0; i < spec->n_nics && rc == 0; i++)
+		rc = pve_net_reserve(vm->box, op, vm, &spec->nics[i], e);
+	for (size_t i = 0; i < spec->n_nics; i++)
+		free(bridges[i]);
+	return rc < 0 ? err_wrap(e, "VM %s", spec->name) : 0;
+}
+
+/* ---- running ---- */
+
+int pve_vm_start(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	struct pve_box *b = vm->box;
+
+	op_progress(op, 0, 0, "starting %s", vm->spec->name);
+	for (int i = 0;; i++) {
+		if (pve_run(b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/status/start",
+			    b->inst->node, vm->vmid) == 0)
+			break;
+		/* An answer that was lost: it runs already, or it can be told once more. */
+		if (strstr(e->msg, "already running"))
+			break;
+		if (e->kind != ERR_UNAVAILABLE || i + 1 == START_TRIES)
+			return err_wrap(e, "VM %s", vm->spec->name);
+		if (op_pause(op, 0.2 * (1 << i), e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static bool has_agent(const struct vm_spec *spec)
+{
+	return spec->is_sandbox || spec->healthcheck;
+}
+
+static int iso_intent(void *arg, const char *volid, int64_t *ret_row, struct err *e)
+{
+	return pve_thing_intent(((struct pve_vm *)arg)->box, "volume", volid, ret_row, e);
+}
+
+static void iso_gone(void *arg, int64_t row)
+{
+	struct err ignored;
+
+	/* A row too many costs one more look when the sandbox is removed. */
+	if (journal_gone(((struct pve_vm *)arg)->box->d->env->journal, row, &ignored) < 0)
+		return;
+}
+
+static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+{
+	struct pve_box *b = vm->box;
+
+	vm->way = (struct pve_guest_vm){.api = b->api,
+		.node = b->inst->node,
+		.name = vm->spec->name,
+		.vmid = vm->vmid,
+		.windows = vm->windows,
+		.runner_path = b->d->env->runner_path,
+		.serial1 = !vm->windows,
+		.iso_storage = b->iso_storage,
+		.cdrom = "sata5",
+		.iso_intent = iso_intent,
+		.iso_gone = iso_gone,
+		.arg = vm};
+	return pve_guest_open(&vm->way, op, ret, e);
+}
+
+static struct guest *current(struct pve_vm *vm)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	return vm->guest;
+}
+
+int pve_vm_guest_take(struct pve_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+	struct guest *g = current(vm);
+
+	if (!has_agent(vm->spec))
+		return err_set(e, ERR_UNSUPPORTED, "VM %s has no guest agent: is_sandbox is false",
+			vm->spec->name);
+	if (!g) {
+		if (turn_take(&vm->opening, op, e) < 0)
+			return -1;
+		held = &vm->opening;
+		g = current(vm); /* somebody else may have opened it while we waited */
+	}
+	if (!g) {
+		if (open_guest(vm, op, &g, e) < 0)
+			return err_wrap(e, "VM %s", vm->spec->name);
+		auto_unlock pthread_mutex_t *mu = lock_take(&vm->mu);
+		vm->guest = g;
+		vm->state = BOX_VM_RUNNING;
+	}
+	*ret = g;
+	return 0;
+}
+
+int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	struct op boot = op_within(op, vm->box->d->env->boot_timeout);
+	struct guest *g;
+
+	if (!has_agent(vm->spec))
+		return 0;
+	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
+	if (pve_vm_guest_take(vm, &boot, &g, e) < 0) {
+		if (e->kind == ERR_TIMEOUT && op_check(op, e) == 0)
+			err_set(e, ERR_TIMEOUT,
+				"the guest agent of VM %s did not answer within %g s: is "
+				"qemu-guest-agent installed in it?",
+				vm->spec->name, vm->box->d->env->boot_timeout);
+		pve_vm_explain(vm, e);
+		return -1;
+	}
+	return vm->spec->healthcheck ? health_wait(g, op, vm->spec, vm->spec->user, e) : 0;
+}
+
+void pve_vm_explain(struct pve_vm *vm, struct err *e)
+{
+	struct op op = op_for_cleanup(10);
+	auto_json json_t *status = NULL;
+	const char *text;
+	struct err ignored;
+
+	if (e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT && e->kind != ERR_BACKEND)
+		return;
+	if (pve_do(vm->box->api, &op, "GET", NULL, 0, &status, &ignored,
+		    "/nodes/%s/qemu/%u/status/current", vm->box->inst->node, vm->vmid) < 0) {
+		if (ignored.kind == ERR_NOT_FOUND)
+			err_set(e, ERR_UNAVAILABLE, "VM %s (%u) is gone from the server",
+				vm->spec->name, vm->vmid);
+		return;
+	}
+	text = json_string_value(json_object_get(status, "status"));
+	if (!text || strcmp(text, "stopped") != 0)
+		return;
+	err_set(e, ERR_UNAVAILABLE, "VM %s (%u) is not running any more", vm->spec->name, vm->vmid);
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	vm->state = BOX_VM_DEAD;
+	vm->death = *e;
+}
