@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "cli/access.h"
 #include "cli/cli.h"
 #include "cli/info.h"
 #include "cli/table.h"
@@ -71,10 +72,15 @@ static int cmd_doctor_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL, *info = NULL;
 	const json_t *checks;
+	const char *driver = cli->args->n_operands ? cli->args->operands[0] : NULL;
 	json_t *args = json_object();
 
-	if (cli->args->n_operands)
-		json_object_set_new(args, "driver", json_string(cli->args->operands[0]));
+	if (driver)
+		json_object_set_new(args, "driver", json_string(driver));
+	if (driver && strcmp(driver, "proxmox") == 0 && access_add(args, e) < 0) {
+		json_decref(args);
+		return -1;
+	}
 	if (cli_ask(cli, "doctor", args, &result, e) < 0)
 		return -1;
 	if (cli_ask(cli, "info", json_object(), &info, e) < 0)
@@ -103,9 +109,11 @@ const struct cmd cmd_doctor = {
 	.summary = "check what moat needs here, and say how to get what is missing",
 	.about = "Also prints the directories and the configuration in force. The exit code is 1 "
 		 "when\n"
-		 "something is missing.",
+		 "something is missing. Proxmox servers are those of PROXMOX_HOST or "
+		 "PROXMOX_CONFIG_FILE.",
 	.examples = "  moat doctor\n"
-		    "  moat doctor qemu",
+		    "  moat doctor qemu\n"
+		    "  moat doctor proxmox",
 	.max = 1,
 	.operand = OPERAND_DRIVER,
 	.flags = CMD_JSON,

@@ -1,13 +1,19 @@
+#include "cli/access.h"
 #include "cli/cli.h"
 #include "util/auto.h"
 
 static int cmd_gc_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
+	json_t *args = json_object();
 	const json_t *text, *removed;
 	size_t i;
 
-	if (cli_ask(cli, "gc", json_object(), &result, e) < 0)
+	if (access_add(args, e) < 0) {
+		json_decref(args);
+		return -1;
+	}
+	if (cli_ask(cli, "gc", args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
@@ -28,7 +34,8 @@ const struct cmd cmd_gc = {
 	.group = "This host:",
 	.synopsis = "",
 	.summary = "remove what crashes left behind, and say what it was",
-	.about = "The daemon does the same whenever it starts. Sandboxes in use are not touched.",
+	.about = "The daemon does the same whenever it starts. Sandboxes in use are not touched. "
+		 "Servers\nthat PROXMOX_HOST or PROXMOX_CONFIG_FILE name are looked at, too.",
 	.examples = "  moat gc",
 	.flags = CMD_JSON,
 	.run = cmd_gc_run,

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/access.h"
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "util/auto.h"
@@ -46,6 +47,60 @@ static int print_images(struct cli *cli, const json_t *images, struct err *e)
 	return EXIT_OK;
 }
 
+static int add_template(struct table *t, const json_t *one, struct err *e)
+{
+	char size[24], vmid[24];
+
+	text_size(get_num(one, "size"), size);
+	snprintf(vmid, sizeof(vmid), "%.0f", get_num(one, "vmid"));
+	return table_row(t,
+		(const char *[]){get_str(one, "pool"), get_str(one, "instance"), vmid,
+			get_str(one, "name"), size,
+			json_is_true(json_object_get(one, "made_by_moat")) ? "moat" : "-",
+			get_str(one, "tags")},
+		e);
+}
+
+/* Templates on servers. doomed: one to remove, or NULL. */
+static int on_pool(struct cli *cli, const char *doomed, struct err *e)
+{
+	static const char *const heads[] = {
+		"POOL", "INSTANCE", "VMID", "NAME", "SIZE", "MADE BY", "TAGS", NULL};
+	auto_json json_t *result = NULL;
+	auto_table struct table *t = NULL;
+	json_t *args =
+		json_pack("{s:s, s:s*}", "pool", args_get(cli->args, "on"), "remove", doomed);
+	const json_t *list, *one;
+	size_t i;
+
+	if (!args)
+		return args_fail(e, "a name that is not UTF-8");
+	if (access_add(args, e) < 0) {
+		json_decref(args);
+		return -1;
+	}
+	if (cli_ask(cli, "pool.images", args, &result, e) < 0)
+		return -1;
+	if (doomed)
+		return EXIT_OK;
+	if (cli->json)
+		return print_json(&cli->screen, result, e);
+	list = json_object_get(result, "templates");
+	if (json_array_size(list) == 0) {
+		cli_note(cli, "no templates");
+		return EXIT_OK;
+	}
+	if (table_new(heads, &t, e) < 0)
+		return -1;
+	json_array_foreach(list, i, one)
+	{
+		if (add_template(t, one, e) < 0)
+			return -1;
+	}
+	table_print(t, &cli->screen);
+	return EXIT_OK;
+}
+
 static int image_ls_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
@@ -54,6 +109,8 @@ static int image_ls_run(struct cli *cli, struct err *e)
 
 	if (args_has(cli->args, "no-start") && cli_connect(cli, 0, e) < 0)
 		return -1;
+	if (args_has(cli->args, "on"))
+		return on_pool(cli, NULL, e);
 	if (cli_ask(cli, "image.ls", json_object(), &result, e) < 0)
 		return -1;
 	if (cli->json)
@@ -170,6 +227,12 @@ static int image_rm_run(struct cli *cli, struct err *e)
 	double total = 0;
 	char size[24];
 
+	if (args_has(cli->args, "on")) {
+		for (unsigned i = 0; i < cli->args->n_operands; i++)
+			if (on_pool(cli, cli->args->operands[i], e) < 0)
+				return -1;
+		return EXIT_OK;
+	}
 	for (unsigned i = 0; i < cli->args->n_operands; i++) {
 		auto_json json_t *result = NULL;
 		json_t *args = json_pack("{s:s}", "image", cli->args->operands[i]);
@@ -215,6 +278,7 @@ static const struct cmd image_build = {
 
 static const struct opt image_ls_opts[] = {
 	{'q', "names", NULL, "print names only, one a line"},
+	{0, "on", "POOL", "list the templates on the Proxmox servers of a pool instead"},
 	{0, "no-start", NULL, NULL},
 	{0},
 };
@@ -222,7 +286,8 @@ static const struct cmd image_ls = {
 	.name = "image ls",
 	.synopsis = "",
 	.summary = "list the images",
-	.examples = "  moat image ls",
+	.examples = "  moat image ls\n"
+		    "  moat image ls --on default",
 	.opts = image_ls_opts,
 	.flags = CMD_JSON,
 	.run = image_ls_run,
@@ -263,11 +328,19 @@ static const struct cmd image_import = {
 	.run = image_import_run,
 };
 
+static const struct opt image_rm_opts[] = {
+	{0, "on", "POOL",
+		"remove a template that moat made on the servers of a pool: its number, "
+		"name or tag"},
+	{0},
+};
 static const struct cmd image_rm = {
 	.name = "image rm",
 	.synopsis = "IMAGE...",
 	.summary = "remove images that no sandbox uses",
-	.examples = "  moat image rm tiny",
+	.examples = "  moat image rm tiny\n"
+		    "  moat image rm --on default inspect-ubuntu24-04",
+	.opts = image_rm_opts,
 	.min = 1,
 	.max = OPERANDS_ANY,
 	.operand = OPERAND_IMAGE,

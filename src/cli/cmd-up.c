@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/access.h"
 #include "cli/cli.h"
 #include "spec/yaml.h"
 #include "util/auto.h"
@@ -181,7 +182,8 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 		return -1;
 	if (args_has(cli->args, "check"))
 		return check_only(cli, spec, e);
-	if (up_args(cli, spec, &args, e) < 0)
+	if (up_args(cli, spec, &args, e) < 0 ||
+		(strcmp(get_str(spec, "driver"), "proxmox") == 0 && access_add(args, e) < 0))
 		return -1;
 	if (args_has(cli->args, "build") && build_missing(cli, spec, e) < 0)
 		return -1;

@@ -31,6 +31,7 @@ const struct cmd *const cmd_table[] = {
 	&cmd_detach,
 	&cmd_rm,
 	&cmd_image,
+	&cmd_pool,
 	&cmd_doctor,
 	&cmd_gc,
 	&cmd_serve,

@@ -299,12 +299,14 @@ static void keep_line(void *arg, const char *text)
 static void reclaim_leftovers(struct daemon *d)
 {
 	struct op op = op_for_cleanup(RECLAIM_SECONDS);
+	struct reclaim_req req = {.said = keep_line, .local_only = true};
 	struct err e;
 
 	/* A thing that will not go must not keep the daemon from serving; it stays in the journal.
 	 */
 	d->reclaimed = json_array();
-	if (reclaim_run(d, &op, keep_line, d->reclaimed, &e) < 0)
+	req.arg = d->reclaimed;
+	if (reclaim_run(d, &op, &req, &e) < 0)
 		log_err(&op, LOG_ERROR, &e,
 			"not everything that an earlier daemon left could be removed");
 }
@@ -317,6 +319,9 @@ static int set_up_process(const struct config *c, int *ret_sigfd, struct err *e)
 	sigset_t mask;
 
 	umask(077);
+	/* No core dumps: we hold passwords. 1 also stops those that go to a program, 0 does not. */
+	if (setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1}) < 0)
+		log_msg(NULL, LOG_WARN, "cannot turn off core dumps");
 	signal(SIGPIPE, SIG_IGN);
 	mallopt(M_ARENA_MAX,
 		2); /* an arena per thread would cost more than the threads themselves */

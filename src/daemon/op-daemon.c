@@ -1,4 +1,4 @@
-/* Operations on the daemon itself: doctor, gc, info, shutdown. */
+/* Operations on the daemon itself and on servers: doctor, gc, pool, info, shutdown. */
 #include <string.h>
 #include <unistd.h>
 
@@ -66,17 +66,50 @@ static json_t *take_start_lines(struct daemon *d)
 	return lines ? lines : json_array();
 }
 
+/* Servers that this daemon has not heard of may hold things of ours. */
+static int enter_access(struct request *rq, json_t *access, struct err *e)
+{
+	auto_json json_t *args = NULL, *ignored = NULL;
+	struct driver *drv;
+
+	if (json_make(&args, e, "{s:O}", "access", access) < 0 ||
+		daemon_driver(rq->daemon, driver_proxmox.name, &drv, e) < 0)
+		return -1;
+	return drv->ops->pool(drv, &rq->op, args, &ignored, e);
+}
+
 int handle_gc(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_json json_t *lines = NULL;
+	struct reclaim_req req = {.said = add_line};
+	json_t *access = NULL;
 
-	if (json_get(rq->args, "args", e, "{}") < 0)
+	if (json_get(rq->args, "args", e, "{s?o}", "access", &access) < 0 ||
+		(access && enter_access(rq, access, e) < 0))
 		return -1;
-	lines = take_start_lines(rq->daemon);
-	if (reclaim_run(rq->daemon, &rq->op, add_line, lines, e) < 0 ||
+	req.arg = lines = take_start_lines(rq->daemon);
+	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0 ||
 		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0)
 		return -1;
 	return json_make(ret, e, "{s:O}", "removed", lines);
+}
+
+int handle_pool(struct request *rq, json_t **ret, struct err *e)
+{
+	struct driver *drv;
+
+	if (daemon_driver(rq->daemon, driver_proxmox.name, &drv, e) < 0)
+		return -1;
+	return drv->ops->pool(drv, &rq->op, rq->args, ret, e);
+}
+
+int handle_pool_images(struct request *rq, json_t **ret, struct err *e)
+{
+	struct driver *drv;
+
+	if (daemon_driver(rq->daemon, driver_proxmox.name, &drv, e) < 0)
+		return -1;
+	return drv->ops->images(drv, &rq->op, rq->args, ret, e);
 }
 
 static json_t *paths_to_json(const struct paths *p)

@@ -342,6 +342,11 @@ static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
 		info.accelerator, "way", info.way);
 	if (j && info.error[0])
 		json_object_set_new(j, "error", json_text(info.error));
+	if (j && info.server) {
+		json_object_set_new(j, "server", json_text(info.server));
+		json_object_set_new(j, "vmid", json_integer(info.vmid));
+		json_object_set_new(j, "console", json_text(info.console ? info.console : ""));
+	}
 	return j;
 }
 

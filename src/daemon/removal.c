@@ -80,6 +80,7 @@ struct reclaim {
 	void (*said)(void *arg, const char *text);
 	void *said_arg;
 	struct strv sandboxes; /* ids whose rows are done with */
+	bool local_only;
 	bool failed;
 	struct err first;
 };
@@ -105,6 +106,8 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 		note_failure(r, e);
 		return 0;
 	}
+	if (r->local_only && drv->ops->remote)
+		return 0;
 	if (drv->ops->reclaim(drv, r->op, t, e) < 0 || journal_gone(r->d->journal, t->row, e) < 0) {
 		note_failure(r, e);
 		return 0;
@@ -139,25 +142,26 @@ static void swept(void *arg, const char *what)
 	r->said(r->said_arg, what);
 }
 
-int reclaim_run(struct daemon *d, const struct op *op, void (*said)(void *arg, const char *text),
-	void *said_arg, struct err *e)
+int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req *req, struct err *e)
 {
-	struct reclaim r = {.d = d, .op = op, .said = said, .said_arg = said_arg};
+	struct reclaim r = {.d = d,
+		.op = op,
+		.said = req->said,
+		.said_arg = req->arg,
+		.local_only = req->local_only};
 	int rc = -1;
 
 	if (journal_each_thing(d->journal, NULL, reclaim_thing, &r, e) < 0)
 		goto out;
-	if (!r.failed) {
-		if (journal_each_sandbox(d->journal, list_sandbox, &r, e) < 0)
+	if (journal_each_sandbox(d->journal, list_sandbox, &r, e) < 0)
+		goto out;
+	for (size_t i = 0; i < r.sandboxes.n; i++)
+		if (journal_sandbox_remove_if_empty(d->journal, r.sandboxes.v[i], e) < 0)
 			goto out;
-		for (size_t i = 0; i < r.sandboxes.n; i++)
-			if (journal_sandbox_remove(d->journal, r.sandboxes.v[i], e) < 0)
-				goto out;
-	}
 	for (unsigned i = 0; i < SPEC_DRIVERS; i++) {
 		struct driver *drv = d->drivers[i];
 
-		if (drv && drv->ops->sweep &&
+		if (drv && drv->ops->sweep && !(r.local_only && drv->ops->remote) &&
 			drv->ops->sweep(drv, op, known_sandbox, swept, &r, e) < 0)
 			goto out;
 	}

@@ -10,10 +10,14 @@
  */
 int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e);
 
+struct reclaim_req {
+	void (*said)(void *arg, const char *text); /* hears a line for each thing */
+	void *arg;
+	bool local_only; /* leaves servers to the drivers, which reclaim in the background */
+};
 /*
  * Removes what the journal knows of sandboxes that are not in the registry, and what drivers find
- * of ours besides. said hears a line for each thing. Fails with the first thing that would not go,
- * after trying all.
+ * of ours besides. Fails with the first thing that would not go, after trying all.
  */
-int reclaim_run(struct daemon *d, const struct op *op, void (*said)(void *arg, const char *text),
-	void *said_arg, struct err *e);
+int reclaim_run(
+	struct daemon *d, const struct op *op, const struct reclaim_req *req, struct err *e);

@@ -43,6 +43,8 @@ static const struct handler handlers[] = {
 	{"image.rm", handle_image_rm, false},
 	{"doctor", handle_doctor, false},
 	{"gc", handle_gc, false},
+	{"pool", handle_pool, false},
+	{"pool.images", handle_pool_images, false},
 	{"info", handle_info, false},
 	{"shutdown", handle_shutdown, false},
 };

@@ -74,5 +74,7 @@ int handle_image_import(struct request *rq, json_t **ret, struct err *e);
 int handle_image_rm(struct request *rq, json_t **ret, struct err *e);
 int handle_doctor(struct request *rq, json_t **ret, struct err *e);
 int handle_gc(struct request *rq, json_t **ret, struct err *e);
+int handle_pool(struct request *rq, json_t **ret, struct err *e);
+int handle_pool_images(struct request *rq, json_t **ret, struct err *e);
 int handle_info(struct request *rq, json_t **ret, struct err *e);
 int handle_shutdown(struct request *rq, json_t **ret, struct err *e);

@@ -37,7 +37,9 @@ struct box_vm_info { /* pointers live as long as the box */
 	const char *image, *user, *accelerator;
 	const char *way; /* into the guest: "runner", "agent", "" while there is none */
 	int pid;         /* 0: none on this machine */
-	char error[512]; /* why it is dead; "" otherwise */
+	unsigned vmid;   /* 0: not on a server */
+	const char *server, *console; /* NULL: not on a server. console: a URL */
+	char error[512];              /* why it is dead; "" otherwise */
 };
 
 struct check { /* one line of `moat doctor` */
@@ -63,7 +65,8 @@ struct box;
 
 struct driver_ops {
 	const char *name;
-	bool on_this_host;      /* its VMs take this host's memory: they pass admission */
+	bool on_this_host; /* its VMs take this host's memory: they pass admission */
+	bool remote; /* its things are on servers: it reclaims them itself, in the background */
 	double removal_seconds; /* how long destroy may take at most */
 	/* Cheap and without a network: a driver that nobody uses must not keep us from starting. */
 	int (*open)(const struct driver_env *env, struct driver **ret, struct err *e);
@@ -104,6 +107,12 @@ struct driver_ops {
 	/* NULL: this driver has no snapshots. */
 	int (*snapshot)(struct box *b, const struct op *op, const char *name, struct err *e);
 	int (*restore)(struct box *b, const struct op *op, const char *name, struct err *e);
+	/* NULL: this driver has no pools of servers. args, *ret: docs/protocol.md, "pool" and
+	 * "pool.images". */
+	int (*pool)(struct driver *d, const struct op *op, const json_t *args, json_t **ret,
+		struct err *e);
+	int (*images)(struct driver *d, const struct op *op, const json_t *args, json_t **ret,
+		struct err *e);
 };
 
 struct driver {
@@ -114,6 +123,6 @@ struct box {
 	struct driver *driver;
 };
 
-extern const struct driver_ops driver_qemu;
+extern const struct driver_ops driver_qemu, driver_proxmox;
 /* NULL: this build has no such driver. */
 const struct driver_ops *driver_find(const char *name);

@@ -31,7 +31,7 @@ struct inst_words { /* an instance as a client writes it */
 
 static int read_words(json_t *j, size_t i, struct inst_words *w, struct err *e)
 {
-	char what[32];
+	char what[64];
 
 	*w = (struct inst_words){.id = "default",
 		.pool = "default",
@@ -246,6 +246,21 @@ static int enter_site_locked(struct pve_driver *d, json_t *j, const struct inst_
 	return 0;
 }
 
+/* null means the same as nothing. */
+static json_t *without_nulls(const json_t *j)
+{
+	json_t *copy = json_deep_copy(j), *value;
+	const char *key;
+	void *next;
+
+	json_object_foreach_safe(copy, next, key, value)
+	{
+		if (json_is_null(value))
+			json_object_del(copy, key);
+	}
+	return copy;
+}
+
 /* What only the instance knows, not its site: two instances may share one. */
 static json_t *site_part(const json_t *j)
 {
@@ -290,9 +305,9 @@ static int inst_new(
 }
 
 static int enter_inst_locked(
-	struct pve_driver *d, json_t *j, size_t at, struct pve_inst **ret, struct err *e)
+	struct pve_driver *d, const json_t *given, size_t at, struct pve_inst **ret, struct err *e)
 {
-	auto_json json_t *part = site_part(j);
+	auto_json json_t *j = without_nulls(given), *part = site_part(j);
 	struct pve_inst *inst;
 	struct pve_site *site;
 	struct inst_words w;

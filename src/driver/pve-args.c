@@ -209,7 +209,7 @@ static int set_tags(json_t *j, const struct pve_vm_plan *p, struct err *e)
 static int set_nics(json_t *j, const struct pve_vm_plan *p, struct buf *removed, struct err *e)
 {
 	const struct vm_spec *vm = p->spec;
-	char key[16];
+	char key[32];
 	const char *old;
 	json_t *value;
 

@@ -191,7 +191,8 @@ static int make_network(struct build *u, const struct op *op, struct err *e)
 	auto_json json_t *j = NULL;
 
 	if (json_make(&j, e, "{s:s, s:[{s:{s:s}}], s:s, s:{s:b}}", "driver", PVE_NAME, "vms",
-		    "source", "built_in", "x", "networks", "auto", "native", "auto_snat", 1) < 0 ||
+		    "source", "built_in", "debian13", "networks", "auto", "native", "auto_snat",
+		    1) < 0 ||
 		spec_parse(j, &u->net_spec, e) < 0)
 		return -1;
 	u->net = (struct pve_box){.d = u->b->d,

@@ -394,23 +394,23 @@ static json_t *inst_to_json_locked(const struct pve_inst *i)
 		json_text(i->state == PVE_INST_OK ? "" : i->why));
 }
 
-static json_t *list_pools(struct pve_driver *d, const char *pool)
+static bool fits(const struct pve_inst *i, const char *pool, const char *instance)
+{
+	return (!pool || strcmp(pool, i->pool) == 0) && (!instance || strcmp(instance, i->id) == 0);
+}
+
+static json_t *list_pools(struct pve_driver *d, const char *pool, const char *instance)
 {
 	json_t *insts = json_array(), *queues = json_object();
 	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
 
 	for (struct pve_inst *i = d->insts; i; i = i->next)
-		if (!pool || strcmp(pool, i->pool) == 0)
+		if (fits(i, pool, instance))
 			json_array_append_new(insts, inst_to_json_locked(i));
 	for (struct pve_pool *p = d->pools; p; p = p->next)
 		if (!pool || strcmp(pool, p->id) == 0)
 			json_object_set_new(queues, p->id, json_integer(p->waiting));
 	return json_pack("{s:o, s:o}", "instances", insts, "waiting", queues);
-}
-
-static bool fits(const struct pve_inst *i, const char *pool, const char *instance)
-{
-	return (!pool || strcmp(pool, i->pool) == 0) && (!instance || strcmp(instance, i->id) == 0);
 }
 
 static unsigned change(
@@ -457,7 +457,9 @@ int pve_pool_op(
 		if (change(d, pool, instance, action) == 0)
 			return err_set(e, ERR_NOT_FOUND, "no such server in pool %s",
 				pool ? pool : "(any)");
+		if (strcmp(action, "clean") == 0)
+			pve_cleaner_wake(d);
 	}
-	*ret = list_pools(d, pool);
+	*ret = list_pools(d, pool, instance);
 	return *ret ? 0 : err_oom(e);
 }

@@ -155,7 +155,7 @@ int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone,
 
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &there, e, "/cluster/sdn/zones/%s", zone) <
 		0)
-		return gone(e) ? 0 : err_wrap(e, "zone %s", zone);
+		return gone(e) ? apply_if_running(site, op, zone, e) : err_wrap(e, "zone %s", zone);
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &vnets, e, "/cluster/sdn/vnets") < 0 ||
 		is_ours(vnets, zone, stamp, e) < 0 || remove_addresses(api, op, zone, e) < 0)
 		return -1;

@@ -257,6 +257,8 @@ void pve_cleaner_stop(struct pve_driver *d);
 /* pve-doctor.c, pve-snapshot.c, pve-images.c */
 int pve_doctor(struct driver *base, const struct op *op, const json_t *access,
 	void (*say)(void *arg, const struct check *c), void *arg, struct err *e);
+int pve_images(
+	struct driver *base, const struct op *op, const json_t *args, json_t **ret, struct err *e);
 int pve_snapshot(struct box *box, const struct op *op, const char *name, struct err *e);
 int pve_restore(struct box *box, const struct op *op, const char *name, struct err *e);
 

@@ -1,0 +1,366 @@
+"""The Proxmox driver against the test server, without real VMs: what users and servers see of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driver import SPEC, PveHome, add_decoys, add_template, instance, left
+from server import PveServer
+
+SCALE = 0.1
+
+
+@pytest.fixture(scope="module")
+def pve() -> Iterator[PveServer]:
+    with PveServer(time_scale=SCALE, task_time=0.05) as server:
+        add_template(server)
+        add_decoys(server)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def home(pve: PveServer) -> Iterator[PveHome]:
+    home = PveHome(instance(pve))
+    yield home
+    home.close()
+
+
+@pytest.fixture
+def clean(pve: PveServer) -> Iterator[PveServer]:
+    """Nothing may be there after the test that was not there before it."""
+    pve.clear()
+    before = left(pve)
+    yield pve
+    pve.clear()
+    assert left(pve) == before
+
+
+def spec(**more: Any) -> dict[str, Any]:
+    return {**SPEC, **more}
+
+
+def vm(name: str, **more: Any) -> dict[str, Any]:
+    return {**SPEC["vms"][0], "name": name, **more}
+
+
+def vms_of(server: PveServer, sandbox: str) -> dict[str, dict[str, Any]]:
+    return {
+        entry["config"]["name"]: entry
+        for entry in server.state()["vms"].values()
+        if sandbox in entry["config"].get("tags", "")
+    }
+
+
+def test_doctor_sees_a_good_server(home: PveHome, clean: PveServer) -> None:
+    checks = json.loads(home.ok("doctor", "proxmox", "--json"))["checks"]
+    assert {c["name"] for c in checks} >= {
+        "login",
+        "version",
+        "privileges",
+        "node",
+        "storage",
+    }
+    assert all(c["state"] == "ok" for c in checks), checks
+
+
+def test_doctor_names_what_is_wrong(clean: PveServer) -> None:
+    clean.control(
+        "user",
+        user="weak@pve",
+        password="weak",
+        grants={"/": ["VM.Audit", "Sys.Audit"]},
+    )
+    weak = instance(
+        clean, user="weak", user_realm="pve", password="weak", image_storage="nowhere"
+    )
+    for case, name, text in (
+        (instance(clean, node="other"), "node", "there are: pve"),
+        (instance(clean, password="wrong"), "login", "authentication"),
+        (instance(clean, fingerprint="00" * 32), "login", "fingerprint"),
+        (instance(clean, fingerprint=None), "login", "certificate"),
+        (weak, "privileges", "VM.Allocate"),
+    ):
+        other = PveHome(case)
+        try:
+            done = other.run("doctor", "proxmox", "--json")
+            assert done.returncode == 1, done.stdout
+            bad = [
+                c for c in json.loads(done.stdout)["checks"] if c["state"] == "missing"
+            ]
+            assert any(
+                c["name"] == name and text in c["detail"] and c["fix"] for c in bad
+            ), bad
+        finally:
+            other.close()
+
+
+def test_a_vm_is_what_the_spec_says(home: PveHome, clean: PveServer) -> None:
+    box = home.up(
+        spec(
+            vms=[
+                vm(
+                    "web",
+                    ram_mb=768,
+                    vcpus=3,
+                    disk_gb=10,
+                    nics=[
+                        {"vnet": "lan", "mac": "52:54:00:aa:bb:cc", "ipv4": "10.7.0.77"}
+                    ],
+                    native={"balloon": 0},
+                    cloud_init={"user_data": "#cloud-config\n"},
+                ),
+                vm("db", nics=[{"vnet": "lan"}], is_sandbox=False),
+            ],
+            networks={
+                "vnets": [
+                    {
+                        "alias": "lan",
+                        "subnets": [
+                            {
+                                "cidr": "10.7.0.0/24",
+                                "gateway": "10.7.0.1",
+                                "snat": True,
+                                "dhcp_ranges": [
+                                    {"start": "10.7.0.50", "end": "10.7.0.99"}
+                                ],
+                            }
+                        ],
+                    }
+                ]
+            },
+        )
+    )
+    state = clean.state()
+    made = vms_of(clean, box)
+    web, db = made["web"]["config"], made["db"]["config"]
+    assert (str(web["memory"]), int(web["cores"]), int(web["balloon"])) == ("768", 3, 0)
+    assert set(web["tags"].split(";")) >= {"inspect", "base"} and box in web["tags"]
+    assert "size=10G" in web["scsi0"] and web["serial1"] == "socket"
+    assert made["web"]["running"] and made["db"]["running"]
+    assert db["agent"].startswith("enabled=0")
+    vnet = next(name for name, v in state["vnets"].items() if box in v["alias"])
+    assert f"bridge={vnet}" in web["net0"] and "52:54:00:AA:BB:CC" in web["net0"]
+    assert any(
+        "10.7.0.77" in json.dumps(entry) for entry in state["ipam"].values()
+    ) or ("10.7.0.77" in json.dumps(state["ipam"]))
+    seed = next(v for v in state["volumes"] if box in v)
+    assert seed in web["ide2"]
+    shown = json.loads(home.ok("ls", "--json", box))["sandboxes"][0]["vms"][0]
+    assert shown["console"].startswith(
+        f"https://{clean.host}:{clean.port}/?console=kvm"
+    )
+    home.ok("rm", box)
+    home.assert_nothing_left()
+
+
+def test_auto_networks_do_not_overlap(home: PveHome, clean: PveServer) -> None:
+    boxes = [home.up() for _ in ()] or [home.up(SPEC) for _ in range(3)]
+    subnets = {
+        s["cidr"] if "cidr" in s else name
+        for name, s in clean.state()["subnets"].items()
+    }
+    assert len(subnets) == 4
+    home.ok("rm", *boxes)
+
+
+def test_concurrent_sandboxes_share_an_apply(home: PveHome, clean: PveServer) -> None:
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=1.0)
+    applies = clean.control("figures")["applies"]
+    boxes: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: boxes.append(home.up(SPEC))) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(boxes) == 6
+    assert clean.control("figures")["applies"] - applies <= 4
+    ids = [
+        v
+        for v in clean.state()["vms"].values()
+        if any(b in v["config"]["tags"] for b in boxes)
+    ]
+    assert len(ids) == 6
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=0.05)
+    home.ok("rm", *boxes)
+
+
+def test_a_node_that_did_not_reload_is_noticed(home: PveHome, clean: PveServer) -> None:
+    clean.control("reload_fails", node="pve", times=1)
+    home.ok("rm", home.up(SPEC))  # applied once more, and fine
+    clean.control("reload_fails", node="pve", times=20)
+    assert "did not take over" in home.fails("up", home.spec(SPEC))
+    clean.control("reload_fails", node="pve", times=0)
+    home.ok("gc")
+    home.assert_nothing_left()
+
+
+def test_start_order_and_dependencies(home: PveHome, clean: PveServer) -> None:
+    box = home.up(
+        spec(vms=[vm("a", depends_on=["b"]), vm("b"), vm("c", depends_on=["a"])])
+    )
+    ids = {name: v["config"] for name, v in vms_of(clean, box).items()}
+    starts = [
+        entry["path"].split("/")[4]
+        for entry in clean.log()
+        if entry["path"].endswith("/status/start")
+    ]
+    numbers = {
+        number: v["config"]["name"]
+        for number, v in clean.state()["vms"].items()
+        if number in starts
+    }
+    assert [numbers[s] for s in starts] == ["b", "a", "c"] and len(ids) == 3
+    home.ok("rm", box)
+
+
+def test_ids_that_others_take_are_tried_again(home: PveHome, clean: PveServer) -> None:
+    clean.fault(
+        path="/clone$",
+        method="POST",
+        status=500,
+        message="unable to create VM 100: config file already exists",
+    )
+    clean.control(
+        "fail_task",
+        kind="qmclone",
+        status="unable to create VM 100: config file already exists",
+    )
+    home.ok("rm", home.up(SPEC))
+
+
+def test_secrets_stay_secret(home: PveHome, clean: PveServer) -> None:
+    box = home.up(SPEC)
+    logins = home.dir / "state" / "proxmox-logins.json"
+    assert logins.stat().st_mode & 0o777 == 0o600
+    others = [
+        p
+        for p in home.dir.rglob("*")
+        if p.is_file() and p.name not in ("servers.json", logins.name)
+    ]
+    assert others
+    for path in others:
+        assert clean.password.encode() not in path.read_bytes(), path
+    assert clean.password not in home.ok("ls", "--json") + home.ok(
+        "pool", "ls", "--json"
+    )
+    for pid in home.processes():
+        assert clean.password not in Path(f"/proc/{pid}/cmdline").read_text()
+    home.ok("rm", box)
+    assert not logins.exists()
+
+
+def test_a_killed_daemon_leaves_nothing(clean: PveServer) -> None:
+    other = PveHome(instance(clean))
+    try:
+        other.up(SPEC)
+        other.kill_daemon()
+        other.ok("gc")
+        other.assert_nothing_left(60)
+    finally:
+        other.close()
+
+
+def test_an_unreachable_server_does_not_hold_the_daemon(clean: PveServer) -> None:
+    other = PveHome(instance(clean))
+    try:
+        other.up(SPEC)
+        other.kill_daemon()
+        clean.fault(path=".*", action="drop", times=-1)
+        began = time.monotonic()
+        other.ok("ls")
+        assert time.monotonic() - began < 30
+        clean.clear()
+        other.ok("pool", "clean")
+        other.assert_nothing_left(90)
+    finally:
+        other.close()
+
+
+def test_interrupted_while_being_made(home: PveHome, clean: PveServer) -> None:
+    clean.control("task_seconds", kind="qmclone", seconds=3.0)
+    process = home.start("up", home.spec(SPEC))
+    while not any(entry["path"].endswith("/clone") for entry in clean.log()):
+        time.sleep(0.02)
+    process.terminate()
+    process.wait()
+    home.assert_nothing_left(120)
+    clean.control("task_seconds", kind="qmclone", seconds=0.05)
+
+
+def test_snapshots_go_back(home: PveHome, clean: PveServer) -> None:
+    box = home.up(SPEC)
+    home.ok("snapshot", box, "clean state")
+    made = next(iter(vms_of(clean, box).values()))
+    assert any(name.startswith("moat_") for name in made["snapshots"])
+    home.ok("restore", box, "clean state")
+    assert "no snapshot" in home.fails("restore", box, "other")
+    home.ok("rm", box)
+
+
+def test_existing_networks_by_alias(home: PveHome, clean: PveServer) -> None:
+    box = home.up(
+        spec(
+            vms=[vm("a", nics=[{"vnet": "default moat-00000000-0123456789"}])],
+            networks=None,
+        )
+    )
+    assert "bridge=mzzzzz00" in vms_of(clean, box)["a"]["config"]["net0"]
+    assert "no network" in home.fails(
+        "up", home.spec(spec(vms=[vm("a", nics=[{"vnet": "missing"}])], networks=None))
+    )
+    home.ok("rm", box)
+
+
+def test_clear_errors(home: PveHome, clean: PveServer) -> None:
+    missing = {"existing_vm_template_tag": "nosuch"}
+    assert "nosuch" in home.fails("up", home.spec(spec(vms=[vm("a", source=missing)])))
+    assert "no server of pool x" in home.fails("up", home.spec(spec(pool="x")))
+    taken = {
+        "vnets": [
+            {
+                "alias": "x",
+                "subnets": [{"cidr": "10.99.0.0/24", "gateway": "10.99.0.1"}],
+            }
+        ]
+    }
+    assert "overlaps" in home.fails("up", home.spec(spec(networks=taken)))
+    clean.control("fail_task", kind="qmstart", status="start failed: no memory")
+    assert "start failed: no memory" in home.fails("up", home.spec(SPEC))
+    home.assert_nothing_left()
+
+
+def test_tokens_work_without_a_ticket(clean: PveServer) -> None:
+    clean.control("token", user="root@pam", name="moat", secret="s3cret")
+    logins = clean.control("figures")["logins"]
+    other = PveHome(instance(clean, password=None, token="moat=s3cret"))
+    try:
+        other.ok("rm", other.up(SPEC))
+        assert clean.control("figures")["logins"] == logins
+    finally:
+        other.close()
+
+
+def test_tickets_are_renewed(home: PveHome, clean: PveServer) -> None:
+    box = home.up(SPEC)
+    clean.control("expire_tickets")
+    time.sleep(0.2)
+    home.ok("rm", box)
+    home.ok("rm", home.up(SPEC))
+
+
+def test_connections_are_kept(home: PveHome, clean: PveServer) -> None:
+    before = clean.control("figures")
+    home.ok("rm", home.up(SPEC))
+    after = clean.control("figures")
+    assert (
+        after["connections"] - before["connections"]
+        <= (after["requests"] - before["requests"]) / 4
+    )
