@@ -11,20 +11,16 @@ from server import PveServer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
-from home import Home  # noqa: E402
+from home import Home
 
 TEMPLATE = 9000
 SPEC: dict[str, Any] = {
     "driver": "proxmox",
-    "vms": [
-        {"source": {"existing_vm_template_tag": "base"}, "ram_mb": 512, "vcpus": 1}
-    ],
+    "vms": [{"source": {"existing_vm_template_tag": "base"}, "ram_mb": 512, "vcpus": 1}],
 }
 
 
-def add_template(
-    server: PveServer, vmid: int = TEMPLATE, tags: str = "base;inspect"
-) -> None:
+def add_template(server: PveServer, vmid: int = TEMPLATE, tags: str = "base;inspect") -> None:
     server.control(
         "add_vm",
         vmid=vmid,
@@ -85,9 +81,7 @@ def left(server: PveServer) -> dict[str, Any]:
     """What a client may leave behind, to be compared with what was there before."""
     state = server.state()
     return {
-        key: state[key]
-        if key in ("ipam", "running", "volumes", "uploads")
-        else sorted(state[key])
+        key: state[key] if key in ("ipam", "running", "volumes", "uploads") else sorted(state[key])
         for key in (
             "vms",
             "zones",
