@@ -99,3 +99,39 @@ int access_add(json_t *args, struct err *e)
 		return err_oom(e);
 	return 0;
 }
+
+extern char **environ;
+
+/* Vagrant reads PATH, VAGRANT_HOME and more, and a Vagrantfile whatever it likes. */
+static int environment(json_t **ret, struct err *e)
+{
+	auto_json json_t *env = json_object();
+
+	if (!env)
+		return err_oom(e);
+	for (char **at = environ; *at; at++) {
+		const char *equals = strchr(*at, '=');
+		char name[256];
+
+		if (!equals || equals == *at || (size_t)(equals - *at) >= sizeof(name))
+			continue;
+		memcpy(name, *at, (size_t)(equals - *at));
+		name[equals - *at] = 0;
+		/* What is not UTF-8 cannot be sent. */
+		json_object_set_new(env, name, json_string(equals + 1));
+	}
+	return json_make(ret, e, "{s:O}", "env", env);
+}
+
+int access_add_for(json_t *args, const char *driver, struct err *e)
+{
+	json_t *access;
+
+	if (strcmp(driver, "proxmox") == 0)
+		return access_add(args, e);
+	if (strcmp(driver, "vagrant") != 0)
+		return 0;
+	if (environment(&access, e) < 0)
+		return -1;
+	return json_object_set_new(args, "access", access) < 0 ? err_oom(e) : 0;
+}

@@ -77,7 +77,7 @@ static int cmd_doctor_run(struct cli *cli, struct err *e)
 
 	if (driver)
 		json_object_set_new(args, "driver", json_string(driver));
-	if (driver && strcmp(driver, "proxmox") == 0 && access_add(args, e) < 0) {
+	if (driver && access_add_for(args, driver, e) < 0) {
 		json_decref(args);
 		return -1;
 	}
@@ -113,7 +113,8 @@ const struct cmd cmd_doctor = {
 		 "PROXMOX_CONFIG_FILE.",
 	.examples = "  moat doctor\n"
 		    "  moat doctor qemu\n"
-		    "  moat doctor proxmox",
+		    "  moat doctor proxmox\n"
+		    "  moat doctor vagrant",
 	.max = 1,
 	.operand = OPERAND_DRIVER,
 	.flags = CMD_JSON,

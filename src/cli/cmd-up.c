@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,6 +64,37 @@ static int spec_from_file(struct cli *cli, const char *path, json_t **ret, struc
 	return 0;
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Vagrantfile, Vagrantfile.multi, lab.vagrantfile */
+static bool is_vagrantfile(const char *path)
+{
+	const char *name = base_name(path);
+
+	return str_starts(name, "Vagrantfile") || str_ends(name, ".vagrantfile") ||
+	       str_ends(name, ".Vagrantfile");
+}
+
+/* The daemon has another working directory. */
+static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret, struct err *e)
+{
+	static const char *const only_images[] = {"ram", "vcpus"};
+	auto_free char *full = realpath(path, NULL);
+
+	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
+		if (args_has(cli->args, only_images[i]))
+			return args_fail(e, "--%s: %s says that already", only_images[i], path);
+	if (!full)
+		return err_sys(e, errno, "%s", path);
+	return json_make(ret, e, "{s:s, s:[{}], s:{s:s}}", "driver", "vagrant", "vms", "native",
+		"vagrantfile", full);
+}
+
 static int spec_from_image(struct cli *cli, const char *image, json_t **ret, struct err *e)
 {
 	uint64_t ram = 0, vcpus = 0;
@@ -89,6 +122,8 @@ static int choose_spec(struct cli *cli, json_t **ret, struct err *e)
 		return args_fail(e, "give a spec or --image, not both");
 	if (image)
 		return spec_from_image(cli, image, ret, e);
+	if (operand && is_vagrantfile(operand))
+		return spec_from_vagrantfile(cli, operand, ret, e);
 	if (operand && (strcmp(operand, "-") == 0 || looks_like_file(operand)))
 		return spec_from_file(cli, operand, ret, e);
 	if (operand)
@@ -98,7 +133,8 @@ static int choose_spec(struct cli *cli, json_t **ret, struct err *e)
 	return args_fail(e,
 		"what should be made? There is no ./" DEFAULT_SPEC " here. Try\n"
 		"moat up debian12         one VM of an image (see `moat image ls`)\n"
-		"moat up lab.yaml         what a spec file describes (see `moat schema`)");
+		"moat up lab.yaml         what a spec file describes (see `moat schema`)\n"
+		"moat up Vagrantfile      what a Vagrantfile describes");
 }
 
 /* The image that a VM of the spec starts from, if it is one that moat can build. */
@@ -145,8 +181,10 @@ static int up_args(struct cli *cli, json_t *spec, json_t **ret, struct err *e)
 	if (name && json_object_set_new(labels, "name", json_string(name)) < 0)
 		return args_fail(e, "--name: not UTF-8");
 	/* Not detached yet: should we be ended before the very end, nothing is left. */
-	return json_make(ret, e, "{s:O, s:O, s:b, s:b}", "spec", spec, "labels", labels, "detach",
-		0, "wait", !args_has(cli->args, "no-wait"));
+	if (json_make(ret, e, "{s:O, s:O, s:b, s:b}", "spec", spec, "labels", labels, "detach", 0,
+		    "wait", !args_has(cli->args, "no-wait")) < 0)
+		return -1;
+	return access_add_for(*ret, get_str(spec, "driver"), e);
 }
 
 static int hold(struct cli *cli, const char *id, struct err *e)
@@ -182,8 +220,7 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 		return -1;
 	if (args_has(cli->args, "check"))
 		return check_only(cli, spec, e);
-	if (up_args(cli, spec, &args, e) < 0 ||
-		(strcmp(get_str(spec, "driver"), "proxmox") == 0 && access_add(args, e) < 0))
+	if (up_args(cli, spec, &args, e) < 0)
 		return -1;
 	if (args_has(cli->args, "build") && build_missing(cli, spec, e) < 0)
 		return -1;
@@ -220,15 +257,19 @@ static const struct opt up_opts[] = {
 const struct cmd cmd_up = {
 	.name = "up",
 	.group = "Sandboxes:",
-	.synopsis = "[SPEC|IMAGE]",
+	.synopsis = "[SPEC|IMAGE|VAGRANTFILE]",
 	.summary = "make a sandbox and print its id",
 	.about = "SPEC is a YAML or JSON file, or - for standard input; without it ./moat.yaml is\n"
-		 "used. A bare word is the name of an image. The sandbox stays until `moat rm`;\n"
-		 "interrupted before it is ready, nothing stays.",
+		 "used. A bare word is the name of an image. VAGRANTFILE is a file with that word "
+		 "in\n"
+		 "front, or at its end after a dot; Vagrant then sees this command's environment. "
+		 "The\n"
+		 "sandbox stays until `moat rm`; interrupted before it is ready, nothing stays.",
 	.examples = "  moat up debian12                     one VM\n"
 		    "  id=$(moat up --ram 512 tiny)         its id, for a script\n"
 		    "  moat up lab.yaml --label user=kim    several VMs and networks\n"
-		    "  moat up --check lab.yaml             is the spec right?",
+		    "  moat up --check lab.yaml             is the spec right?\n"
+		    "  moat up ./Vagrantfile                the machines of a Vagrantfile",
 	.opts = up_opts,
 	.max = 1,
 	.operand = OPERAND_SPEC,

@@ -26,6 +26,7 @@
 #include "util/str.h"
 
 #define RECLAIM_SECONDS 60.0
+#define AFTER_SECONDS   1800.0 /* for reclaiming in the background */
 #define IDLE_LOOK_MS    1000
 #define DRAIN_SECONDS   90.0
 #define LOCK_SECONDS    50.0 /* for a daemon that is ending; less than our starter waits for us */
@@ -168,7 +169,7 @@ static bool idle_too_long(struct daemon *d)
 		return false;
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
-		if (d->sessions)
+		if (d->sessions || d->errand_runs)
 			return false;
 		seconds = (double)(now_ns() - d->idle_since_ns) / 1e9;
 	}
@@ -291,24 +292,76 @@ static void close_parts(struct daemon *d)
 	free((char *)d->env.runner_path);
 }
 
+/* Until somebody asks; after that the log has it. */
 static void keep_line(void *arg, const char *text)
 {
-	json_array_append_new(arg, json_text(text));
+	struct daemon *d = arg;
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	if (d->reclaimed)
+		json_array_append_new(d->reclaimed, json_text(text));
 }
 
 static void reclaim_leftovers(struct daemon *d)
 {
 	struct op op = op_for_cleanup(RECLAIM_SECONDS);
-	struct reclaim_req req = {.said = keep_line, .local_only = true};
+	struct reclaim_req req = {.said = keep_line, .arg = d, .when = RECLAIM_AT_START};
 	struct err e;
 
 	/* A thing that will not go must not keep the daemon from serving; it stays in the journal.
 	 */
 	d->reclaimed = json_array();
-	req.arg = d->reclaimed;
 	if (reclaim_run(d, &op, &req, &e) < 0)
 		log_err(&op, LOG_ERROR, &e,
 			"not everything that an earlier daemon left could be removed");
+}
+
+/* Reclaiming that may take minutes: nobody who wants a sandbox should wait for it. */
+struct errand {
+	struct daemon *d;
+	struct op op;
+	pthread_t thread;
+	bool started;
+};
+
+static void *errand_main(void *arg)
+{
+	struct errand *errand = arg;
+	struct daemon *d = errand->d;
+	struct reclaim_req req = {.said = keep_line, .arg = d, .when = RECLAIM_AFTER_START};
+	struct err e;
+
+	pthread_setname_np(pthread_self(), "moat-reclaim");
+	if (reclaim_run(d, &errand->op, &req, &e) < 0)
+		log_err(&errand->op, LOG_ERROR, &e,
+			"not everything that an earlier daemon left could be removed");
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	d->errand_runs = false;
+	return NULL;
+}
+
+static void errand_start(struct errand *errand, struct daemon *d)
+{
+	struct err e;
+
+	errand->d = d;
+	if (op_init(&errand->op, "reclaim", AFTER_SECONDS, &e) < 0)
+		return;
+	d->errand_runs = true; /* nobody else looks yet */
+	errand->started = pthread_create(&errand->thread, NULL, errand_main, errand) == 0;
+	if (!errand->started) {
+		d->errand_runs = false;
+		op_done(&errand->op);
+	}
+}
+
+static void errand_end(struct errand *errand)
+{
+	if (!errand->started)
+		return;
+	op_cancel(&errand->op);
+	pthread_join(errand->thread, NULL);
+	op_done(&errand->op);
 }
 
 /* Process-wide state, before the first thread. */
@@ -346,6 +399,7 @@ static int set_up_process(const struct config *c, int *ret_sigfd, struct err *e)
 static int serve(struct daemon *d, const struct daemon_options *opts, int sigfd, struct err *e)
 {
 	auto_fd int listener = -1;
+	struct errand errand = {0};
 	int rc;
 
 	if (open_parts(d, e) < 0)
@@ -359,10 +413,12 @@ static int serve(struct daemon *d, const struct daemon_options *opts, int sigfd,
 			log_msg(NULL, LOG_WARN, "nobody waits for us");
 		close(opts->ready_fd);
 	}
+	errand_start(&errand, d);
 	rc = accept_loop(d, listener, sigfd, opts->leave_when_idle, e);
 	/* New clients start a new daemon, which waits for our locks. */
 	unlink(d->paths.socket);
 	close(take_fd(&listener));
+	errand_end(&errand);
 	drain(d);
 	log_msg(NULL, LOG_INFO, "ended");
 	return rc;
@@ -378,6 +434,10 @@ int daemon_main(const struct daemon_options *opts, struct err *e)
 	d.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d.stop_fd < 0)
 		return err_sys(e, errno, "eventfd");
+	if (turn_init(&d.reclaiming, e) < 0) {
+		close(d.stop_fd);
+		return -1;
+	}
 	if (paths_load(&d.paths, e) == 0 && paths_make(&d.paths, e) == 0 &&
 		config_load(d.paths.config, &d.config, e) == 0 &&
 		set_up_process(&d.config, &sigfd, e) == 0 &&
@@ -386,6 +446,7 @@ int daemon_main(const struct daemon_options *opts, struct err *e)
 	close_parts(&d);
 	config_free(&d.config);
 	paths_free(&d.paths);
+	turn_done(&d.reclaiming);
 	close(d.stop_fd);
 	return rc;
 }

@@ -16,6 +16,7 @@
 #include "daemon/registry.h"
 #include "driver/driver.h"
 #include "util/paths.h"
+#include "util/turn.h"
 
 struct daemon_options {
 	int ready_fd; /* "ready\n" is written here when the socket answers; -1: nobody waits */
@@ -35,6 +36,7 @@ struct daemon {
 	struct driver *drivers[SPEC_DRIVERS]; /* NULL: this build has none */
 	struct registry *registry;
 	struct admission *admission;
+	struct turn reclaiming; /* one reclaims, the others wait */
 	int64_t started_ns;
 	int stop_fd; /* eventfd: readable when the daemon is to end */
 
@@ -43,6 +45,7 @@ struct daemon {
 	int64_t idle_since_ns;        /* when the last session ended */
 	struct session *session_list; /* all of them, to be cancelled at the end */
 	json_t *reclaimed;            /* lines about the start's reclaiming, for the first gc */
+	bool errand_runs;             /* reclaiming in the background, since the start */
 };
 
 /* An open driver; ERR_UNSUPPORTED if this build has none of that name. */

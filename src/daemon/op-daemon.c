@@ -80,18 +80,21 @@ static int enter_access(struct request *rq, json_t *access, struct err *e)
 
 int handle_gc(struct request *rq, json_t **ret, struct err *e)
 {
-	auto_json json_t *lines = NULL;
-	struct reclaim_req req = {.said = add_line};
+	auto_json json_t *lines = json_array(), *before = NULL;
+	struct reclaim_req req = {.said = add_line, .arg = lines};
 	json_t *access = NULL;
 
 	if (json_get(rq->args, "args", e, "{s?o}", "access", &access) < 0 ||
 		(access && enter_access(rq, access, e) < 0))
 		return -1;
-	req.arg = lines = take_start_lines(rq->daemon);
+	/* What the start began in the background is over when we have had our turn. */
 	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0 ||
 		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0)
 		return -1;
-	return json_make(ret, e, "{s:O}", "removed", lines);
+	before = take_start_lines(rq->daemon);
+	if (json_array_extend(before, lines) < 0)
+		return err_oom(e);
+	return json_make(ret, e, "{s:O}", "removed", before);
 }
 
 int handle_pool(struct request *rq, json_t **ret, struct err *e)

@@ -71,6 +71,19 @@ static int journal_new_sandbox(struct daemon *d, const struct sandbox *sb, struc
 	return journal_sandbox_add(d->journal, &row, e);
 }
 
+/* A Vagrantfile, say, has told what VMs there are. */
+static int take_final_spec(struct daemon *d, struct sandbox *sb, struct box *box, struct err *e)
+{
+	struct sandbox_spec *spec;
+
+	if (!sb->driver->ops->final_spec)
+		return 0;
+	if (sb->driver->ops->final_spec(box, &spec, e) < 0)
+		return -1;
+	registry_set_spec(d->registry, sb, spec);
+	return 0;
+}
+
 /* The sandbox has been admitted and registered: make it, or leave nothing. */
 static int make_box(
 	struct request *rq, struct sandbox *sb, const json_t *access, bool detach, struct err *e)
@@ -89,7 +102,8 @@ static int make_box(
 			log_err(&rq->op, LOG_ERROR, &undo, "cannot forget %s", sb->id);
 		return -1;
 	}
-	if (registry_running(d->registry, sb, box, detach, e) < 0) {
+	if (take_final_spec(d, sb, box, e) < 0 ||
+		registry_running(d->registry, sb, box, detach, e) < 0) {
 		if (sb->driver->ops->destroy(sb->driver, &cleanup, box, &undo) < 0)
 			log_err(&rq->op, LOG_ERROR, &undo, "cannot remove %s", sb->id);
 		return -1;

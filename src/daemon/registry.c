@@ -109,6 +109,18 @@ int registry_add(
 	return 0;
 }
 
+void registry_set_spec(struct registry *r, struct sandbox *sb, struct sandbox_spec *spec)
+{
+	struct sandbox_spec *old;
+
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+		old = sb->spec;
+		sb->spec = spec;
+	}
+	spec_free(old);
+}
+
 int registry_running(
 	struct registry *r, struct sandbox *sb, struct box *box, bool detach, struct err *e)
 {
@@ -340,6 +352,10 @@ static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
 		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
 		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
 		info.accelerator, "way", info.way);
+	if (j && info.place)
+		json_object_set_new(j, "place", json_text(info.place));
+	if (j && info.known_as)
+		json_object_set_new(j, "known_as", json_text(info.known_as));
 	if (j && info.error[0])
 		json_object_set_new(j, "error", json_text(info.error));
 	if (j && info.server) {

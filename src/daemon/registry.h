@@ -16,7 +16,7 @@
 enum sandbox_state { SANDBOX_CREATING, SANDBOX_RUNNING, SANDBOX_REMOVING };
 
 struct sandbox {
-	/* fixed at its making */
+	/* fixed at its making; spec: once it runs */
 	char id[16];
 	struct driver *driver;
 	struct sandbox_spec *spec;
@@ -63,6 +63,8 @@ struct sandbox_new {
 };
 int registry_add(
 	struct registry *r, const struct sandbox_new *req, struct sandbox **ret, struct err *e);
+/* While it is CREATING: what it turned out to be. Takes spec. */
+void registry_set_spec(struct registry *r, struct sandbox *sb, struct sandbox_spec *spec);
 /* CREATING to RUNNING. If removal has begun meanwhile, the box is the caller's to destroy
  * (ERR_CANCELLED). */
 int registry_running(

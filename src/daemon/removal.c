@@ -10,8 +10,19 @@
 #include "util/str.h"
 #include "util/strv.h"
 
-#define REMOVAL_SECONDS 60.0
+#define REMOVAL_SECONDS 60.0 /* besides what a driver itself may take */
 #define LOOK_AGAIN      0.02
+
+/* For sandboxes that somebody else is removing. */
+static struct op wait_for_others(const struct daemon *d)
+{
+	double longest = 0;
+
+	for (unsigned i = 0; i < SPEC_DRIVERS; i++)
+		if (d->drivers[i] && d->drivers[i]->ops->removal_seconds > longest)
+			longest = d->drivers[i]->ops->removal_seconds;
+	return op_for_cleanup(REMOVAL_SECONDS + longest);
+}
 
 static int remove_one(struct daemon *d, struct sandbox *sb, struct box *box, struct err *e)
 {
@@ -29,7 +40,7 @@ static int remove_one(struct daemon *d, struct sandbox *sb, struct box *box, str
 /* The making of a sandbox is ended by its maker; there is nothing to wait on but its absence. */
 static void wait_for_makers(struct daemon *d, sandbox_filter fits, void *arg)
 {
-	struct op op = op_for_cleanup(REMOVAL_SECONDS);
+	struct op op = wait_for_others(d);
 	struct err e;
 
 	while (registry_cancel_making(d->registry, fits, arg))
@@ -40,7 +51,7 @@ static void wait_for_makers(struct daemon *d, sandbox_filter fits, void *arg)
 /* Those that somebody else is removing are gone when we return, too. */
 static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 {
-	struct op op = op_for_cleanup(REMOVAL_SECONDS);
+	struct op op = wait_for_others(d);
 	struct err e;
 
 	while (registry_count_removing(d->registry, fits, arg))
@@ -80,7 +91,7 @@ struct reclaim {
 	void (*said)(void *arg, const char *text);
 	void *said_arg;
 	struct strv sandboxes; /* ids whose rows are done with */
-	bool local_only;
+	enum reclaim_when when;
 	bool failed;
 	struct err first;
 };
@@ -91,6 +102,19 @@ static void note_failure(struct reclaim *r, const struct err *e)
 	if (!r->failed)
 		r->first = *e;
 	r->failed = true;
+}
+
+static bool is_due(const struct reclaim *r, const struct driver *drv)
+{
+	switch (r->when) {
+	case RECLAIM_AT_START:
+		return drv->ops->on_this_host;
+	case RECLAIM_AFTER_START:
+		return !drv->ops->on_this_host && !drv->ops->remote;
+	case RECLAIM_ALL:
+		return true;
+	}
+	return true;
 }
 
 static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e)
@@ -106,7 +130,7 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 		note_failure(r, e);
 		return 0;
 	}
-	if (r->local_only && drv->ops->remote)
+	if (!is_due(r, drv))
 		return 0;
 	if (drv->ops->reclaim(drv, r->op, t, e) < 0 || journal_gone(r->d->journal, t->row, e) < 0) {
 		note_failure(r, e);
@@ -144,13 +168,12 @@ static void swept(void *arg, const char *what)
 
 int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req *req, struct err *e)
 {
-	struct reclaim r = {.d = d,
-		.op = op,
-		.said = req->said,
-		.said_arg = req->arg,
-		.local_only = req->local_only};
+	struct reclaim r = {
+		.d = d, .op = op, .said = req->said, .said_arg = req->arg, .when = req->when};
 	int rc = -1;
 
+	if (turn_take(&d->reclaiming, op, e) < 0)
+		return -1;
 	if (journal_each_thing(d->journal, NULL, reclaim_thing, &r, e) < 0)
 		goto out;
 	if (journal_each_sandbox(d->journal, list_sandbox, &r, e) < 0)
@@ -161,7 +184,7 @@ int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req 
 	for (unsigned i = 0; i < SPEC_DRIVERS; i++) {
 		struct driver *drv = d->drivers[i];
 
-		if (drv && drv->ops->sweep && !(r.local_only && drv->ops->remote) &&
+		if (drv && drv->ops->sweep && is_due(&r, drv) &&
 			drv->ops->sweep(drv, op, known_sandbox, swept, &r, e) < 0)
 			goto out;
 	}
@@ -169,6 +192,7 @@ int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req 
 		*e = r.first;
 	rc = r.failed ? -1 : 0;
 out:
+	turn_give(&d->reclaiming);
 	strv_free(&r.sandboxes);
 	return rc;
 }

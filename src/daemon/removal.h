@@ -13,9 +13,17 @@ int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
 struct reclaim_req {
 	void (*said)(void *arg, const char *text); /* hears a line for each thing */
 	void *arg;
-	bool local_only; /* leaves servers to the drivers, which reclaim in the background */
+	enum reclaim_when {
+		RECLAIM_ALL,
+		/* What is on this host goes at once: before the daemon serves anybody. */
+		RECLAIM_AT_START,
+		/* What takes as long as it takes; but servers are left to the drivers, which
+		 * reclaim by themselves. */
+		RECLAIM_AFTER_START,
+	} when;
 };
-/*
+/* One at a time; the others wait.
+ *
  * Removes what the journal knows of sandboxes that are not in the registry, and what drivers find
  * of ours besides. Fails with the first thing that would not go, after trying all.
  */

@@ -37,7 +37,10 @@ struct box_vm_info { /* pointers live as long as the box */
 	const char *image, *user, *accelerator;
 	const char *way; /* into the guest: "runner", "agent", "" while there is none */
 	int pid;         /* 0: none on this machine */
-	unsigned vmid;   /* 0: not on a server */
+	/* On this host: a directory that the backend's own tools know, and what they call the VM
+	 * there; NULL: none. */
+	const char *place, *known_as;
+	unsigned vmid;                /* 0: not on a server */
 	const char *server, *console; /* NULL: not on a server. console: a URL */
 	char error[512];              /* why it is dead; "" otherwise */
 };
@@ -79,6 +82,12 @@ struct driver_ops {
 	/* Returns when every VM with is_sandbox answers. */
 	int (*create)(struct driver *d, const struct op *op, const struct box_request *req,
 		struct box **ret, struct err *e);
+	/*
+	 * For a driver whose spec does not say what VMs there are: the spec as it turned out, the
+	 * caller's. Called once, after create; all VM numbers are those of this one. NULL: as
+	 * asked.
+	 */
+	int (*final_spec)(struct box *b, struct sandbox_spec **ret, struct err *e);
 	/* Removes everything; frees the box even when something would not go (then the journal
 	 * still has it). */
 	int (*destroy)(struct driver *d, const struct op *op, struct box *b, struct err *e);
@@ -123,6 +132,6 @@ struct box {
 	struct driver *driver;
 };
 
-extern const struct driver_ops driver_qemu, driver_proxmox;
+extern const struct driver_ops driver_qemu, driver_proxmox, driver_vagrant;
 /* NULL: this build has no such driver. */
 const struct driver_ops *driver_find(const char *name);

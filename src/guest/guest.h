@@ -39,7 +39,7 @@ enum guest_letter {
 struct guest_io {
 	struct inbox *in; /* input, signals, resizes; NULL: none */
 	/* Takes output (enum wire_stream), waiting for the client to read if need be; -1 ends the
-	 * operation. */
+	 * operation. NULL (exec only): nobody wants it. */
 	int (*output)(void *arg, int stream, struct bytes data, struct err *e);
 	/* So many bytes of input have been consumed; may be NULL. */
 	void (*consumed)(void *arg, size_t n);

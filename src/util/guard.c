@@ -4,6 +4,9 @@
  * everything below itself and leaves. The guard is a subreaper, so nothing can slip out of its
  * tree; with --isolate the tree is a pid namespace too, which the kernel clears at one stroke if
  * the guard itself is killed.
+ *
+ * With --gentle it is for a command that starts things which are meant to outlive it: the guard
+ * touches the command's process group only, and passes an interrupt on to it.
  */
 #include "util/guard.h"
 
@@ -121,6 +124,13 @@ static int reap_until(pid_t command)
 	return -1;
 }
 
+/* As from a terminal: for the whole group. Blocked here, it comes back to us once. */
+static void pass_interrupt(const struct signalfd_siginfo *info)
+{
+	if ((pid_t)info->ssi_pid != getpid())
+		kill(0, SIGINT);
+}
+
 /* *command becomes 0 when it has ended by itself: its number may be somebody else's from then on.
  */
 static int watch(pid_t *command, int lifeline, int sigfd)
@@ -133,8 +143,11 @@ static int watch(pid_t *command, int lifeline, int sigfd)
 
 		if (poll(fds, 2, -1) < 0 && errno != EINTR)
 			return fail("poll");
-		if (fds[1].revents && read(sigfd, &info, sizeof(info)) > 0)
+		if (fds[1].revents && read(sigfd, &info, sizeof(info)) > 0) {
+			if (info.ssi_signo == SIGINT)
+				pass_interrupt(&info);
 			code = reap_until(*command);
+		}
 		if (code >= 0) {
 			*command = 0;
 			return code;
@@ -162,7 +175,8 @@ int guard_main(int argc, char **argv)
 	pid_t command;
 
 	int want_isolation = at < argc && strcmp(argv[at], "--isolate") == 0;
-	at += want_isolation;
+	int gentle = at < argc && strcmp(argv[at], "--gentle") == 0;
+	at += want_isolation || gentle;
 	if (argc < at + 3 || strcmp(argv[at + 1], "--") != 0) {
 		fprintf(stderr, "moat guard is internal to moat\n");
 		return 2;
@@ -172,9 +186,11 @@ int guard_main(int argc, char **argv)
 		return fail("lifeline");
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
+	if (gentle)
+		sigaddset(&chld, SIGINT);
 	sigprocmask(SIG_BLOCK, &chld, &old);
 	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (sigfd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+	if (sigfd < 0 || (!gentle && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0))
 		return fail("setup");
 	if (want_isolation)
 		isolate();
@@ -182,7 +198,10 @@ int guard_main(int argc, char **argv)
 	if (command < 0)
 		return fail("fork");
 	code = watch(&command, lifeline, sigfd);
-	tree_end(command);
+	if (!gentle)
+		tree_end(command);
+	else if (command)
+		kill(0, SIGKILL); /* we are one of the group */
 	/* Without exit handlers: with its pid namespace ended, this process cannot start the thread
 	 * that a leak checker wants, and the command's code would be lost. */
 	_exit(code);

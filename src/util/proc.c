@@ -79,14 +79,14 @@ static int set_attributes(struct spawn *s, struct err *e)
 	return 0;
 }
 
-/* argv, or "moat guard [--isolate] 150 -- argv". */
+/* argv, or "moat guard [--isolate|--gentle] 150 -- argv". */
 static int build_argv(struct spawn *s, const struct proc_req *req, struct err *e)
 {
 	unsigned n = 0, at = 0;
 
 	while (req->argv[n])
 		n++;
-	s->argv = calloc(n + 6, sizeof(char *));
+	s->argv = calloc(n + 7, sizeof(char *));
 	if (!s->argv)
 		return err_oom(e);
 	if (req->guard) {
@@ -94,6 +94,8 @@ static int build_argv(struct spawn *s, const struct proc_req *req, struct err *e
 		s->argv[at++] = (char *)"guard";
 		if (req->guard_isolate)
 			s->argv[at++] = (char *)"--isolate";
+		if (req->guard_gentle)
+			s->argv[at++] = (char *)"--gentle";
 		s->argv[at++] = (char *)"150";
 		s->argv[at++] = (char *)"--";
 	}
@@ -199,6 +201,12 @@ int proc_wait(const struct op *op, struct proc *p, int *ret_code, struct err *e)
 		return -1;
 	*ret_code = reap(p);
 	return 0;
+}
+
+void proc_interrupt(const struct proc *p)
+{
+	if (p->pid > 0)
+		kill(p->pid, SIGINT); /* the guard passes it on */
 }
 
 void proc_kill(struct proc *p)

@@ -31,6 +31,11 @@ struct proc_req {
 	const char *guard;
 	bool guard_isolate; /* the guard makes new pid and network namespaces (and a user namespace
 			       when not root) */
+	/*
+	 * The guard kills no more than the command's process group, and nothing at all when the
+	 * command ends by itself: what that has left running (a hypervisor) stays.
+	 */
+	bool guard_gentle;
 };
 
 struct proc {
@@ -50,6 +55,8 @@ void proc_result_free(struct proc_result *r);
 int proc_start(const struct proc_req *req, struct proc *ret, struct err *e);
 /* Waits for the end; *ret_code as in proc_result. */
 int proc_wait(const struct op *op, struct proc *p, int *ret_code, struct err *e);
+/* With guard_gentle: what Ctrl-C in a terminal does, SIGINT for the command's process group. */
+void proc_interrupt(const struct proc *p);
 /* Ends it and all below it and reaps it. Fine on PROC_NONE and after proc_wait. */
 void proc_kill(struct proc *p);
 #define auto_proc __attribute__((cleanup(proc_kill)))

@@ -43,6 +43,27 @@ static unsigned sleepers(void)
 	return n;
 }
 
+/* Those that are allowed to stay. */
+static void end_sleepers(void)
+{
+	auto_dir DIR *d = opendir("/proc");
+	struct dirent *ent;
+
+	while (d && (ent = readdir(d))) {
+		auto_free char *args = NULL;
+		char path[300];
+		struct err e;
+		size_t len;
+
+		snprintf(path, sizeof(path), "/proc/%s/cmdline", ent->d_name);
+		if (isdigit((unsigned char)ent->d_name[0]) &&
+			file_read(path, 1 << 20, &args, &len, &e) == 0 &&
+			strcmp(args, "sleep") == 0 && has_marker(args, len))
+			kill(atoi(ent->d_name), SIGKILL);
+	}
+	OK(EVENTUALLY(sleepers() == 0));
+}
+
 /* Three leaves: a child, one in a session of its own, one that also lost its parent. */
 static int start_tree(bool isolate, struct proc *ret, struct err *e)
 {
@@ -225,6 +246,40 @@ static void test_weak_root(void)
 	close(lifeline[1]);
 }
 
+/* For a command that starts what is meant to outlive it. */
+static void test_gentle(void)
+{
+	char script[400];
+	const char *argv[] = {"sh", "-c", script, NULL};
+	struct proc_req req = {.argv = argv, .guard = self, .guard_gentle = true};
+	auto_proc struct proc p = PROC_NONE;
+	struct op op = op_for_cleanup(60);
+	struct err e;
+	int code = 0;
+
+	snprintf(script, sizeof(script), "setsid sleep %s & exit 7", marker);
+	OK(proc_start(&req, &p, &e) == 0);
+	OK(proc_wait(&op, &p, &code, &e) == 0 && code == 7);
+	OK(EVENTUALLY(sleepers() == 1));
+	end_sleepers();
+
+	/* An interrupt reaches the command, once; its own end is waited for. */
+	snprintf(script, sizeof(script),
+		"n=0; trap 'n=$((n + 1)); kill $!' INT; sleep %s & wait $!; wait; exit $((40 + n))",
+		marker);
+	OK(proc_start(&req, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 1));
+	proc_interrupt(&p);
+	OK(proc_wait(&op, &p, &code, &e) == 0 && code == 41);
+
+	/* Our end is the end of its process group. */
+	snprintf(script, sizeof(script), "sleep %s & sleep %s", marker, marker);
+	OK(proc_start(&req, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 2));
+	proc_kill(&p);
+	OK(EVENTUALLY(sleepers() == 0));
+}
+
 static int be_weak_guard(char **argv)
 {
 	argv[1] = (char *)"guard";
@@ -250,6 +305,7 @@ int main(int argc, char **argv)
 	test_lifeline(false);
 	test_parent_killed(false);
 	test_codes(false);
+	test_gentle();
 	test_bad_command();
 	test_fds();
 	if (can_unshare()) {

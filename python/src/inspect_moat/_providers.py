@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 from inspect_ai.util import SandboxEnvironmentConfigType, sandboxenv
@@ -117,9 +118,30 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
     @override
     def to_spec(cls, config: BaseModel) -> dict[str, Any]:
         assert isinstance(config, VagrantSandboxEnvironmentConfig)
-        if not os.path.isfile(config.vagrantfile_path):
-            raise ValueError(f"sandbox vagrant: there is no file {config.vagrantfile_path}")
+        if not os.path.isfile(config.vagrantfile()):
+            raise ValueError(f"sandbox vagrant: there is no file {config.vagrantfile()}")
         return config.to_spec()
+
+    @classmethod
+    @override
+    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+        """Vagrant, and the Vagrantfile, see the environment of the eval."""
+        return {"env": {name: value for name, value in os.environ.items() if _is_utf8(value)}}
+
+    @classmethod
+    @override
+    async def remove_leftovers(cls, connection: Connection) -> list[str]:
+        reply = await connection.request("gc", {})
+        return [str(line) for line in reply.result.get("removed", [])]
+
+    async def vagrant_ssh_command(self) -> str:
+        """The `vagrant ssh` for this machine, for whoever prefers it to `moat shell`."""
+        vm = await self.running_vm()
+        variables = {"VAGRANT_CWD": str(vm["place"])}
+        if "VAGRANT_HOME" in os.environ:
+            variables["VAGRANT_HOME"] = os.environ["VAGRANT_HOME"]
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        return shlex.join(["env", *settings, "vagrant", "ssh", str(vm["known_as"])])
 
 
 def _wrong_config(
@@ -149,3 +171,11 @@ async def _ensure_image(connection: Connection, image: str) -> None:
             print(f"moat: {image}: {progress_text(message)}", flush=True)
 
     await connection.request("image.build", {"image": image}, progress=show)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -80,6 +80,16 @@ class VmSandboxEnvironment(SandboxEnvironment):
         raise NotImplementedError
 
     @classmethod
+    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+        """How this process reaches the backend, where the daemon cannot know it."""
+        return None
+
+    @classmethod
+    async def remove_leftovers(cls, connection: Connection) -> list[str]:
+        """For `inspect sandbox cleanup`: what a crash left and no daemon has any more."""
+        return []
+
+    @classmethod
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
         """Get what a specification needs and what is not there, before the samples start."""
 
@@ -114,10 +124,14 @@ class VmSandboxEnvironment(SandboxEnvironment):
     ) -> dict[str, SandboxEnvironment]:
         spec = cls._spec(config)
         labels = sample_labels(cls.provider, task_name, metadata)
+        args: dict[str, Any] = {"spec": spec, "labels": labels}
+        access = cls.access(cls.parse_config(config))
+        if access is not None:
+            args["access"] = access
         try:
             connection = await connect()
             with trace_action(logger, TRACE, f"up {labels}"):
-                result = await _up(connection, {"spec": spec, "labels": labels})
+                result = await _up(connection, args)
         except MoatError as ex:
             raise to_exception(ex) from ex
         sandbox_id = str(result["sandbox"])
@@ -193,11 +207,17 @@ class VmSandboxEnvironment(SandboxEnvironment):
         )
         try:
             connection = await connect()
-            reply = await connection.request("rm", args)
+            lines = await cls.remove_leftovers(connection)
+            try:
+                reply = await connection.request("rm", args)
+                removed = reply.result.get("removed", [])
+            except MoatError as ex:
+                removed = [id] if id is not None and any(id in line for line in lines) else []
+                if ex.kind != "not_found" or not removed:
+                    raise
         except (MoatError, MoatNotInstalledError) as ex:
             print(f"moat: {ex}", file=sys.stderr)
             raise SystemExit(1) from None
-        removed = reply.result.get("removed", [])
         print(f"Removed {len(removed)} sandbox(es){': ' if removed else ''}{' '.join(removed)}")
 
     @classmethod
@@ -325,6 +345,19 @@ class VmSandboxEnvironment(SandboxEnvironment):
 
     @override
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
+        await self.running_vm()
+        return SandboxConnection(
+            type=self.provider,
+            command=_shell_command(self.sandbox_id, self.vm_name, user),
+            container=self.sandbox_id,
+        )
+
+    async def running_vm(self) -> dict[str, Any]:
+        """What the daemon knows of the VM.
+
+        Raises:
+            ConnectionError: it does not run.
+        """
         try:
             reply = await self._connection.request(
                 "ls", {"sandbox": self.sandbox_id}, timeout=QUERY_TIMEOUT
@@ -332,14 +365,10 @@ class VmSandboxEnvironment(SandboxEnvironment):
         except MoatError as ex:
             raise ConnectionError(f"the sandbox is not running: {ex.message}") from ex
         vms = [vm for sandbox in reply.result["sandboxes"] for vm in sandbox["vms"]]
-        vm = next((vm for vm in vms if vm["name"] == self.vm_name), None)
+        vm: dict[str, Any] | None = next((vm for vm in vms if vm["name"] == self.vm_name), None)
         if vm is None or vm["state"] != "running":
             raise ConnectionError(f"the VM {self.vm_name} is not running")
-        return SandboxConnection(
-            type=self.provider,
-            command=_shell_command(self.sandbox_id, self.vm_name, user),
-            container=self.sandbox_id,
-        )
+        return vm
 
     # Reached by sandbox().as_type(VmSandboxEnvironment), or a subclass.
 

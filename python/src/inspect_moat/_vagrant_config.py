@@ -15,6 +15,8 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
         vagrantfile_path: its path; $VAGRANTFILE_PATH or ./Vagrantfile if left out.
         primary_vm_name: the VM that is Inspect's default sandbox; the first one if left out.
         vagrantfile_env_vars: what the Vagrantfile finds in ENV; a dict is fine. Not for the VMs.
+        vagrant_dir: a directory to copy beside the Vagrantfile, for files that it refers to.
+        provider: as in `vagrant up --provider`; Vagrant's own choice if left out.
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
@@ -24,21 +26,31 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
     )
     primary_vm_name: str | None = None
     vagrantfile_env_vars: tuple[tuple[str, str], ...] = Field(default=(), repr=False)
+    vagrant_dir: str | None = None
+    provider: str | None = None
 
     @field_validator("vagrantfile_env_vars", mode="before")
     @classmethod
     def _dict_to_pairs(cls, value: Any) -> Any:
         return tuple(value.items()) if isinstance(value, dict) else value
 
+    def vagrantfile(self) -> str:
+        """The absolute path: the daemon has another working directory."""
+        given = "vagrantfile_path" in self.model_fields_set or "VAGRANTFILE_PATH" in os.environ
+        if self.vagrant_dir is not None and not given:
+            return os.path.join(os.path.abspath(self.vagrant_dir), "Vagrantfile")
+        return os.path.abspath(self.vagrantfile_path)
+
     def to_spec(self) -> dict[str, Any]:
-        """The specification for the daemon, which has another working directory."""
-        return {
-            "driver": "vagrant",
-            # the Vagrantfile has the last word on what VMs there are
-            "vms": [{"name": self.primary_vm_name or "default"}],
-            "native": {
-                "vagrantfile": os.path.abspath(self.vagrantfile_path),
-                "primary_vm": self.primary_vm_name,
-                "env": dict(self.vagrantfile_env_vars),
-            },
+        """The specification for the daemon."""
+        native: dict[str, Any] = {
+            "vagrantfile": self.vagrantfile(),
+            "primary_vm": self.primary_vm_name,
+            "env": dict(self.vagrantfile_env_vars),
         }
+        if self.vagrant_dir is not None:
+            native["vagrant_dir"] = os.path.abspath(self.vagrant_dir)
+        if self.provider is not None:
+            native["provider"] = self.provider
+        # the Vagrantfile says what VMs there are: the one entry is for the default one
+        return {"driver": "vagrant", "vms": [{"name": "default"}], "native": native}

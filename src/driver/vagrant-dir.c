@@ -1,0 +1,258 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver/vagrant.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/proc.h"
+#include "util/str.h"
+
+enum {
+	VAGRANTFILE_MAX = 4 * 1024 * 1024,
+	ENV_MAX = 4 * 1024 * 1024,
+	COPY_AT_ONCE = 256,
+	COPY_OUTPUT_MAX = 256 * 1024,
+};
+
+int vagrant_dir_name(const char *id, char **ret, struct err *e)
+{
+	return str_printf(ret, e, "moat-%s", id);
+}
+
+/* ---- content ---- */
+
+/*
+ * What Vagrant keeps about machines must never come along: with a copy of it, destroying this
+ * sandbox would destroy somebody's own machines.
+ */
+static bool stays_behind(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".vagrant") == 0;
+}
+
+static int copy_some(const struct op *op, struct strv *names, const char *to, struct err *e)
+{
+	auto_strv struct strv argv = {0};
+	struct proc_req req = {.out_max = COPY_OUTPUT_MAX};
+
+	if (!names->n)
+		return 0;
+	strv_add_all(&argv, "cp", "-a", "--reflink=auto", "-t", to, "--", NULL);
+	for (size_t i = 0; i < names->n; i++)
+		strv_add(&argv, names->v[i]);
+	strv_free(names);
+	if (strv_check(&argv, e) < 0)
+		return -1;
+	req.argv = (const char *const *)argv.v;
+	return proc_run_ok(op, &req, e);
+}
+
+static int copy_tree(const struct op *op, const char *from, const char *to, struct err *e)
+{
+	auto_strv struct strv names = {0};
+	auto_dir DIR *dir = opendir(from);
+	struct dirent *ent;
+
+	if (!dir)
+		return err_sys(e, errno, "%s", from);
+	op_progress(op, 0, 0, "copying %s", from);
+	while ((ent = readdir(dir))) {
+		if (stays_behind(ent->d_name))
+			continue;
+		strv_addf(&names, "%s/%s", from, ent->d_name);
+		if (names.n == COPY_AT_ONCE && copy_some(op, &names, to, e) < 0)
+			return -1;
+	}
+	return copy_some(op, &names, to, e);
+}
+
+static int copy_vagrantfile(const char *from, const char *dir, struct err *e)
+{
+	auto_free char *to = NULL, *text = NULL;
+	size_t len = 0;
+
+	return str_printf(&to, e, "%s/Vagrantfile", dir) < 0 ||
+			       file_read(from, VAGRANTFILE_MAX, &text, &len, e) < 0 ||
+			       file_write_atomic(to, text, len, 0600, e) < 0
+		       ? -1
+		       : 0;
+}
+
+static int write_helper(const char *dir, struct err *e)
+{
+	auto_free char *to = NULL;
+
+	if (str_printf(&to, e, "%s/" VAGRANT_HELPER, dir) < 0)
+		return -1;
+	return file_write_atomic(to, vagrant_helper, strlen(vagrant_helper), 0600, e);
+}
+
+/* ---- environment ---- */
+
+/* What every run needs, whatever the client and the Vagrantfile's settings say. */
+static int fix_env(struct strv *env, const char *dir, struct err *e)
+{
+	auto_free char *dotfile = NULL;
+
+	if (str_printf(&dotfile, e, "%s/.vagrant", dir) < 0)
+		return -1;
+	env_set(env, "VAGRANT_CWD", dir);
+	env_set(env, "VAGRANT_DOTFILE_PATH", dotfile);
+	env_set(env, "VAGRANT_VAGRANTFILE", VAGRANT_HELPER);
+	env_set(env, "VAGRANT_NO_COLOR", "1");
+	env_set(env, "VAGRANT_CHECKPOINT_DISABLE", "1");
+	if (!env_find(env, "PATH"))
+		env_set(env, "PATH",
+			"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+	return strv_check(env, e);
+}
+
+static int make_env(const struct vagrant_want *want, const json_t *access, const char *id,
+	const char *lock_dir, struct vagrant_dir *d, struct err *e)
+{
+	auto_free char *suffix = NULL;
+	const char *name;
+	json_t *value;
+
+	if (vagrant_client_env(access, &d->env, e) < 0 || str_printf(&suffix, e, "-%s", id) < 0)
+		return -1;
+	env_set(&d->env, "INSPECT_VM_SUFFIX", suffix);
+	env_set(&d->env, "MOAT_BOX_LOCKS", lock_dir);
+	json_object_foreach(want->env, name, value)
+		env_set(&d->env, name, json_string_value(value));
+	return fix_env(&d->env, d->path, e);
+}
+
+/* Names that tell of a secret. What the sandbox itself was given is kept all the same: without it
+ * the Vagrantfile may name other machines. */
+static bool looks_secret(const char *variable, const json_t *given)
+{
+	static const char *const words[] = {
+		"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"};
+	size_t len = strcspn(variable, "=");
+	char name[256];
+
+	if (len >= sizeof(name))
+		return true;
+	memcpy(name, variable, len);
+	name[len] = 0;
+	if (json_object_get(given, name))
+		return false;
+	for (unsigned i = 0; i < ARRAY_LEN(words); i++)
+		if (strcasestr(name, words[i]))
+			return true;
+	return false;
+}
+
+/* For whoever has to destroy the machines after we have died. */
+static int save_env(const struct vagrant_dir *d, const json_t *given, struct err *e)
+{
+	auto_buf struct buf text = {0};
+	auto_free char *path = NULL;
+
+	if (str_printf(&path, e, "%s/" VAGRANT_ENV_FILE, d->path) < 0)
+		return -1;
+	for (size_t i = 0; i < d->env.n; i++)
+		if (!looks_secret(d->env.v[i], given) &&
+			buf_add(&text, d->env.v[i], strlen(d->env.v[i]) + 1, e) < 0)
+			return -1;
+	return file_write_atomic(path, buf_data(&text), text.len, 0600, e);
+}
+
+static int load_env(struct vagrant_dir *d, struct err *e)
+{
+	auto_free char *path = NULL, *text = NULL;
+	size_t len = 0;
+
+	if (str_printf(&path, e, "%s/" VAGRANT_ENV_FILE, d->path) < 0)
+		return -1;
+	if (file_read(path, ENV_MAX, &text, &len, e) < 0) {
+		if (e->kind != ERR_NOT_FOUND)
+			return -1;
+		/* Not even that had been written: our own environment is the best guess. */
+		if (vagrant_client_env(NULL, &d->env, e) < 0)
+			return -1;
+	}
+	for (size_t at = 0; at < len; at += strlen(text + at) + 1)
+		strv_add(&d->env, text + at);
+	return fix_env(&d->env, d->path, e);
+}
+
+/* ---- its life ---- */
+
+static int open_log(struct vagrant_dir *d, struct err *e)
+{
+	auto_free char *path = NULL;
+
+	return str_printf(&path, e, "%s/" VAGRANT_LOG_FILE, d->path) < 0 ||
+			       caplog_open(&d->log, path, e) < 0
+		       ? -1
+		       : 0;
+}
+
+int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
+	const char *id, const char *lock_dir, struct vagrant_dir *d, struct err *e)
+{
+	if (mkdir(d->path, 0700) < 0)
+		return err_sys(e, errno, "%s", d->path);
+	if (want->dir && copy_tree(op, want->dir, d->path, e) < 0)
+		return err_wrap(e, "copying %s", want->dir);
+	if (copy_vagrantfile(want->vagrantfile, d->path, e) < 0 || write_helper(d->path, e) < 0 ||
+		make_env(want, access, id, lock_dir, d, e) < 0 || save_env(d, want->env, e) < 0)
+		return -1;
+	return open_log(d, e);
+}
+
+int vagrant_dir_open(const char *path, struct vagrant_dir *d, struct err *e)
+{
+	if (!path_exists(path))
+		return 0;
+	if (str_dup(path, &d->path, e) < 0 || load_env(d, e) < 0 || write_helper(path, e) < 0 ||
+		open_log(d, e) < 0)
+		return -1;
+	return 1;
+}
+
+void vagrant_dir_close(struct vagrant_dir *d)
+{
+	caplog_close(&d->log);
+	strv_free(&d->env);
+	free(take_ptr(&d->path));
+}
+
+/* DIR/.vagrant/machines/NAME/PROVIDER/id is there from the making of a machine to its end. */
+static bool any_id(const char *dir, unsigned depth)
+{
+	auto_dir DIR *open_dir = opendir(dir);
+	struct dirent *ent;
+
+	while (open_dir && (ent = readdir(open_dir))) {
+		auto_free char *path = NULL;
+		struct err ignored;
+
+		if (ent->d_name[0] == '.')
+			continue;
+		if (depth == 0 && strcmp(ent->d_name, "id") == 0)
+			return true;
+		if (depth && str_printf(&path, &ignored, "%s/%s", dir, ent->d_name) == 0 &&
+			any_id(path, depth - 1))
+			return true;
+	}
+	return false;
+}
+
+bool vagrant_dir_has_machines(const char *path)
+{
+	auto_free char *machines = NULL;
+	struct err ignored;
+
+	return str_printf(&machines, &ignored, "%s/.vagrant/machines", path) < 0 ||
+	       any_id(machines, 2);
+}

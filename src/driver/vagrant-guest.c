@@ -1,0 +1,323 @@
+/*
+ * How it works: the first operation opens an SSH connection and starts the runner over it; from
+ * then on the line to the runner is the way in, for all. When it fails (the guest was rebooted,
+ * sshd was killed), the next operation makes a new one, asking Vagrant again where the machine is
+ * if need be.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "driver/vagrant.h"
+#include "guest/line.h"
+#include "guest/sshlink.h"
+#include "util/auto.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+#define AGAIN         1.0 /* seconds between attempts to connect */
+#define RUNNER_S      120.0
+#define CLOCK_SECONDS 30.0
+
+struct way {
+	struct guest *guest;
+	struct sshlink_bridge *bridge;
+	unsigned refs;
+	struct way *next;
+};
+
+static void way_free(struct way *w)
+{
+	guest_free(w->guest);
+	sshlink_bridge_free(w->bridge);
+	free(w);
+}
+
+/* Wants vm->mu held. The caller frees it after unlocking. */
+static struct way *unlink_unused_locked(struct vagrant_vm *vm)
+{
+	for (struct way **at = &vm->ways; *at; at = &(*at)->next) {
+		struct way *w = *at;
+
+		if (w->refs == 0 && w != vm->current) {
+			*at = w->next;
+			return w;
+		}
+	}
+	return NULL;
+}
+
+static void free_unused(struct vagrant_vm *vm)
+{
+	for (;;) {
+		struct way *w;
+
+		{
+			auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+			w = unlink_unused_locked(vm);
+		}
+		if (!w)
+			return;
+		way_free(w);
+	}
+}
+
+/* ---- a machine's life ---- */
+
+int vagrant_vm_init(
+	struct vagrant_vm *vm, const struct vagrant_machine *m, const char *name, struct err *e)
+{
+	pthread_mutex_init(&vm->mu, NULL);
+	vm->ssh = m->ssh;
+	memcpy(vm->provider, m->provider, sizeof(vm->provider));
+	return turn_init(&vm->opening, e) < 0 || str_dup(m->name, &vm->machine, e) < 0 ||
+			       str_dup(name, &vm->name, e) < 0
+		       ? -1
+		       : 0;
+}
+
+void vagrant_vm_free(struct vagrant_vm *vm)
+{
+	vm->current = NULL;
+	for (struct way *w = vm->ways, *next; w; w = next) {
+		next = w->next;
+		way_free(w);
+	}
+	vm->ways = NULL;
+	turn_done(&vm->opening);
+	pthread_mutex_destroy(&vm->mu);
+	free(vm->machine);
+	free(vm->name);
+}
+
+/* ---- connecting ---- */
+
+static void set_dead(struct vagrant_vm *vm, const struct err *why)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	vm->state = BOX_VM_DEAD;
+	vm->death = *why;
+}
+
+static struct vagrant_ssh ssh_of(struct vagrant_vm *vm, char host_key[SSHLINK_HOST_KEY_MAX])
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	memcpy(host_key, vm->host_key, SSHLINK_HOST_KEY_MAX);
+	return vm->ssh;
+}
+
+/* Asks Vagrant how the machine is reached. A machine that is not running is dead. */
+static int ask_vagrant(struct vagrant_vm *vm, const struct op *op, struct err *e)
+{
+	const char *const argv[] = {"ssh-config", vm->machine, NULL};
+	struct vagrant_run run = {.argv = argv, .what = "vagrant ssh-config"};
+	auto_free struct vagrant_report *report = calloc(1, sizeof(*report));
+	struct vagrant_machine *m;
+
+	if (!report)
+		return err_oom(e);
+	if (vagrant_run(vm->dir, op, &run, report, e) < 0) {
+		if (strcmp(report->error_class, "SSHNotReady") != 0 &&
+			strcmp(report->error_class, "VMNotRunningError") != 0 &&
+			strcmp(report->error_class, "MachineNotRunning") != 0)
+			return -1;
+		err_set(e, ERR_UNAVAILABLE, "VM %s is not running", vm->name);
+		set_dead(vm, e);
+		return -1;
+	}
+	m = vagrant_report_machine(report, vm->machine);
+	if (!m || !m->ssh.port)
+		return err_set(e, ERR_UNAVAILABLE, "vagrant ssh-config: %s",
+			report->error[0] ? report->error : "it does not say how to reach the VM");
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	vm->ssh = m->ssh;
+	return 0;
+}
+
+static int connect_once(
+	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
+{
+	char expected[SSHLINK_HOST_KEY_MAX], found[SSHLINK_HOST_KEY_MAX];
+	const char *keys[VAGRANT_KEYS_MAX];
+	struct vagrant_ssh ssh = ssh_of(vm, expected);
+	struct sshlink_to to = {.host = ssh.host,
+		.user = ssh.user,
+		.port = ssh.port,
+		.keys = keys,
+		.n_keys = ssh.n_keys,
+		.host_key = expected};
+
+	for (unsigned i = 0; i < ssh.n_keys; i++)
+		keys[i] = ssh.keys[i];
+	if (sshlink_open(op, &to, ret, found, e) < 0)
+		return -1;
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	memcpy(vm->host_key, found, sizeof(vm->host_key));
+	return 0;
+}
+
+/*
+ * A machine that does not answer may be booting, may have another address since, or may be off:
+ * Vagrant knows.
+ */
+static int connect_to(
+	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
+{
+	struct op boot = op_within(op, vm->boot_timeout);
+	char unused[SSHLINK_HOST_KEY_MAX];
+	struct err last;
+
+	if (!ssh_of(vm, unused).port && ask_vagrant(vm, op, e) < 0)
+		return -1;
+	for (;;) {
+		if (connect_once(vm, &boot, ret, e) == 0)
+			return 0;
+		if (e->kind != ERR_UNAVAILABLE)
+			return -1;
+		last = *e;
+		if (op_pause(&boot, AGAIN, e) < 0 || ask_vagrant(vm, &boot, e) < 0) {
+			if (e->kind == ERR_TIMEOUT && op_check(op, e) == 0)
+				*e = last;
+			return -1;
+		}
+	}
+}
+
+static int open_way(struct vagrant_vm *vm, const struct op *op, struct way *w, struct err *e)
+{
+	struct op soon;
+	struct sshlink *link = NULL;
+	bool as_root;
+	int fd = -1;
+
+	if (!vm->runner_path)
+		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
+	if (connect_to(vm, op, &link, e) < 0)
+		return -1;
+	soon = op_within(op, RUNNER_S);
+	if (sshlink_start_runner(&soon, link, vm->runner_path, &as_root, e) < 0 ||
+		sshlink_bridge(&link, &w->bridge, &fd, e) < 0) {
+		sshlink_close(link);
+		return -1;
+	}
+	if (line_open(&soon, fd, &w->guest, e) < 0) {
+		close(fd);
+		sshlink_bridge_free(w->bridge);
+		return -1;
+	}
+	if (!as_root)
+		log_msg(op, LOG_WARN, "%s: no sudo without a password: commands run as %s only",
+			vm->name, vm->ssh.user);
+	return 0;
+}
+
+/* ---- taking and giving ---- */
+
+/* 1: taken; 0: there is none; -1: the VM is dead. */
+static int take_current(struct vagrant_vm *vm, struct guest **ret, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	if (vm->current && line_failed(vm->current->guest))
+		vm->current = NULL;
+	if (vm->current) {
+		vm->current->refs++;
+		*ret = vm->current->guest;
+		return 1;
+	}
+	if (vm->state == BOX_VM_DEAD) {
+		*e = vm->death;
+		return -1;
+	}
+	return 0;
+}
+
+static void install(struct vagrant_vm *vm, struct way *w)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	w->refs = 1;
+	w->next = vm->ways;
+	vm->ways = vm->current = w;
+	vm->state = BOX_VM_RUNNING;
+}
+
+int vagrant_guest_take(
+	struct vagrant_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+	auto_free struct way *w = NULL;
+	int got = take_current(vm, ret, e);
+
+	if (got)
+		return got < 0 ? -1 : 0;
+	if (turn_take(&vm->opening, op, e) < 0)
+		return -1;
+	held = &vm->opening;
+	got = take_current(vm, ret, e); /* somebody else may have opened it while we waited */
+	if (got)
+		return got < 0 ? -1 : 0;
+	free_unused(vm);
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return err_oom(e);
+	if (open_way(vm, op, w, e) < 0)
+		return err_wrap(e, "VM %s", vm->name);
+	*ret = w->guest;
+	install(vm, take_ptr(&w));
+	return 0;
+}
+
+void vagrant_guest_give(struct vagrant_vm *vm, struct guest *g)
+{
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		for (struct way *w = vm->ways; w; w = w->next)
+			if (w->guest == g)
+				w->refs--;
+	}
+	free_unused(vm);
+}
+
+void vagrant_guest_drop(struct vagrant_vm *vm, const char *why)
+{
+	struct guest *g = NULL;
+
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		if (vm->current) {
+			vm->current->refs++;
+			g = vm->current->guest;
+			vm->current = NULL;
+		}
+	}
+	if (!g)
+		return;
+	line_fail(g, why);
+	vagrant_guest_give(vm, g);
+}
+
+int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e)
+{
+	char now[32];
+	const char *const argv[] = {"date", "-u", "-s", now, NULL};
+	struct guest_exec req = {
+		.argv = argv, .user = "root", .timeout = CLOCK_SECONDS, .capture_max = 4096};
+	struct guest_io io = {0};
+	struct guest_exit end = {0};
+	struct guest *g;
+	int rc;
+
+	if (vagrant_guest_take(vm, op, &g, e) < 0)
+		return -1;
+	snprintf(now, sizeof(now), "@%lld", (long long)time(NULL));
+	rc = guest_exec(g, op, &req, &io, &end, e);
+	vagrant_guest_give(vm, g);
+	if (rc == 0 && (end.stage != GUEST_RAN || end.code != 0))
+		log_msg(op, LOG_WARN, "%s: its clock could not be set and may be behind", vm->name);
+	return rc;
+}

@@ -1,0 +1,282 @@
+/*
+ * The Vagrant driver: whatever hypervisor a Vagrantfile asks for. `vagrant` itself, a slow Ruby
+ * program, runs only to make, snapshot and destroy; everything inside the machines goes over one
+ * SSH connection each. See vagrant.h for the parts.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "driver/vagrant-box.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+#define REMOVAL_SECONDS 180.0
+#define THING           "vagrant" /* in the journal: a directory with its machines */
+
+static void vagrant_close(struct driver *base)
+{
+	struct vagrant_driver *d = (struct vagrant_driver *)base;
+
+	if (!d)
+		return;
+	slots_done(&d->startups);
+	free(d->lock_dir);
+	free(d);
+}
+
+static int vagrant_open(const struct driver_env *env, struct driver **ret, struct err *e)
+{
+	struct vagrant_driver *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return err_oom(e);
+	d->base.ops = &driver_vagrant;
+	d->env = env;
+	slots_init(&d->startups);
+	if (str_printf(&d->lock_dir, e, "%s/vagrant", env->paths->cache) < 0) {
+		vagrant_close(&d->base);
+		return -1;
+	}
+	*ret = &d->base;
+	return 0;
+}
+
+static int doctor_op(struct driver *base, const struct op *op, const json_t *access,
+	void (*say)(void *arg, const struct check *c), void *arg, struct err *e)
+{
+	return vagrant_doctor(((struct vagrant_driver *)base)->env, op, access, say, arg, e);
+}
+
+static int validate_op(struct driver *base, const struct sandbox_spec *spec, struct err *e)
+{
+	auto_want struct vagrant_want want = {0};
+
+	(void)base;
+	return vagrant_want_read(spec, NULL, &want, e);
+}
+
+/* ---- making and removing ---- */
+
+static void box_free(struct vagrant_box *b)
+{
+	for (unsigned i = 0; i < b->n_vms; i++) {
+		vagrant_vm_free(b->vms[i]);
+		free(b->vms[i]);
+	}
+	vagrant_dir_close(&b->dir);
+	pthread_mutex_destroy(&b->dir.log_mu);
+	turn_done(&b->whole);
+	vagrant_want_free(&b->want);
+	spec_free(b->spec);
+	free(b->report);
+	free(b);
+}
+
+static int box_new(struct vagrant_driver *d, const struct box_request *req,
+	struct vagrant_box **ret, struct err *e)
+{
+	auto_free char *name = NULL;
+	struct vagrant_box *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return err_oom(e);
+	b->base.driver = &d->base;
+	b->d = d;
+	b->dir.log = CAPLOG_NONE;
+	b->dir.guard = d->env->moat_path;
+	pthread_mutex_init(&b->dir.log_mu, NULL);
+	snprintf(b->id, sizeof(b->id), "%s", req->id);
+	b->report = calloc(1, sizeof(*b->report));
+	if (!b->report || turn_init(&b->whole, e) < 0 ||
+		vagrant_want_read(req->spec, req->access, &b->want, e) < 0 ||
+		vagrant_dir_name(b->id, &name, e) < 0 ||
+		str_printf(&b->dir.path, e, "%s/%s", b->want.cache_dir, name) < 0) {
+		if (!b->report)
+			err_oom(e);
+		box_free(b);
+		return -1;
+	}
+	*ret = b;
+	return 0;
+}
+
+/* Machines first: without the directory nobody could destroy them. */
+static int remove_dir(struct vagrant_dir *d, const struct op *op, struct err *e)
+{
+	return vagrant_destroy_all(d, op, e) < 0 ? -1 : dir_remove(d->path, e);
+}
+
+static int remove_box(struct vagrant_box *b, const struct op *op, struct err *e)
+{
+	struct journal *j = b->d->env->journal;
+	int rc;
+
+	for (unsigned i = 0; i < b->n_vms; i++)
+		vagrant_guest_drop(b->vms[i], "the sandbox is being removed");
+	rc = b->dir.env.n ? remove_dir(&b->dir, op, e) : dir_remove(b->dir.path, e);
+	if (rc == 0)
+		rc = journal_sandbox_remove(j, b->id, e);
+	box_free(b);
+	return rc;
+}
+
+static int fill_box(
+	struct vagrant_box *b, const struct op *op, const struct box_request *req, struct err *e)
+{
+	struct journal_thing t = {
+		.sandbox = b->id, .driver = "vagrant", .kind = THING, .ref = b->dir.path};
+	int64_t row;
+	int rc;
+
+	if (dir_make(b->d->lock_dir, 0700, e) < 0 || dir_make(b->want.cache_dir, 0700, e) < 0 ||
+		journal_intent(b->d->env->journal, &t, &row, e) < 0 ||
+		vagrant_dir_make(op, &b->want, req->access, b->id, b->d->lock_dir, &b->dir, e) < 0)
+		return -1;
+	op_progress(op, 0, 0, "waiting for a turn to start");
+	if (slots_take(&b->d->startups, op, b->want.max_startups, e) < 0)
+		return -1;
+	rc = vagrant_box_up(b, op, req, e);
+	slots_give(&b->d->startups);
+	return rc < 0 ? -1 : vagrant_box_ready(b, op, e);
+}
+
+static int create_op(struct driver *base, const struct op *op, const struct box_request *req,
+	struct box **ret, struct err *e)
+{
+	struct vagrant_box *b = NULL;
+	struct op cleanup;
+	struct err undo;
+
+	if (box_new((struct vagrant_driver *)base, req, &b, e) < 0)
+		return -1;
+	if (fill_box(b, op, req, e) < 0) {
+		cleanup = op_for_cleanup(REMOVAL_SECONDS);
+		if (remove_box(b, &cleanup, &undo) < 0)
+			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", req->id);
+		return -1;
+	}
+	*ret = &b->base;
+	return 0;
+}
+
+static int destroy_op(struct driver *base, const struct op *op, struct box *box, struct err *e)
+{
+	(void)base;
+	return remove_box((struct vagrant_box *)box, op, e);
+}
+
+static int final_spec_op(struct box *box, struct sandbox_spec **ret, struct err *e)
+{
+	(void)e;
+	*ret = take_ptr(&((struct vagrant_box *)box)->spec);
+	return 0;
+}
+
+static int reclaim_op(
+	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
+{
+	struct vagrant_driver *drv = (struct vagrant_driver *)base;
+	struct vagrant_dir d = {.log = CAPLOG_NONE, .guard = drv->env->moat_path};
+	int rc;
+
+	if (strcmp(t->kind, THING) != 0)
+		return err_set(e, ERR_INTERNAL, "the vagrant driver knows no \"%s\"", t->kind);
+	pthread_mutex_init(&d.log_mu, NULL);
+	rc = vagrant_dir_open(t->ref, &d, e);
+	if (rc > 0)
+		rc = remove_dir(&d, op, e);
+	vagrant_dir_close(&d);
+	pthread_mutex_destroy(&d.log_mu);
+	return rc < 0 ? err_wrap(e, "sandbox %s", t->sandbox) : 0;
+}
+
+/* ---- using ---- */
+
+static struct vagrant_vm *vm_of(struct box *box, unsigned vm)
+{
+	return ((struct vagrant_box *)box)->vms[vm];
+}
+
+static int take_op(
+	struct box *box, const struct op *op, unsigned vm, struct guest **ret, struct err *e)
+{
+	return vagrant_guest_take(vm_of(box, vm), op, ret, e);
+}
+
+static void give_op(struct box *box, unsigned vm, struct guest *g)
+{
+	vagrant_guest_give(vm_of(box, vm), g);
+}
+
+static void explain_op(struct box *box, unsigned i, struct err *e)
+{
+	struct vagrant_vm *vm = vm_of(box, i);
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	if (vm->state == BOX_VM_DEAD)
+		*e = vm->death;
+}
+
+static void describe_op(struct box *box, unsigned i, struct box_vm_info *ret)
+{
+	struct vagrant_box *b = (struct vagrant_box *)box;
+	struct vagrant_vm *vm = b->vms[i];
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	*ret = (struct box_vm_info){.state = vm->state,
+		.image = vm->provider,
+		.user = vm->user[0] ? vm->user : vm->ssh.user,
+		.accelerator = "",
+		.way = vm->current ? "runner" : "",
+		.place = b->dir.path,
+		.known_as = vm->machine};
+	if (vm->state == BOX_VM_STARTING)
+		ret->state = BOX_VM_RUNNING; /* Vagrant says so; nobody has wanted to get in yet */
+	if (vm->state == BOX_VM_DEAD)
+		snprintf(ret->error, sizeof(ret->error), "%.500s", vm->death.msg);
+}
+
+static int log_path_op(struct box *box, unsigned vm, enum box_log which, char **ret, struct err *e)
+{
+	(void)vm;
+	(void)which; /* a machine's console is its hypervisor's: there is what Vagrant said, only */
+	return str_printf(ret, e, "%s/" VAGRANT_LOG_FILE, ((struct vagrant_box *)box)->dir.path);
+}
+
+static int snapshot_op(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	return vagrant_box_snapshot((struct vagrant_box *)box, op, name, false, e);
+}
+
+static int restore_op(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	return vagrant_box_snapshot((struct vagrant_box *)box, op, name, true, e);
+}
+
+const struct driver_ops driver_vagrant = {
+	.name = "vagrant",
+	.on_this_host = false,
+	.removal_seconds = REMOVAL_SECONDS,
+	.open = vagrant_open,
+	.close = vagrant_close,
+	.doctor = doctor_op,
+	.validate = validate_op,
+	.create = create_op,
+	.final_spec = final_spec_op,
+	.destroy = destroy_op,
+	.reclaim = reclaim_op,
+	.guest_take = take_op,
+	.guest_give = give_op,
+	.explain = explain_op,
+	.describe = describe_op,
+	.log_path = log_path_op,
+	.snapshot = snapshot_op,
+	.restore = restore_op,
+};

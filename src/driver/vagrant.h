@@ -1,0 +1,124 @@
+/*
+ * vagrant.h - the parts of the Vagrant driver: what a client wants, the directory of a sandbox,
+ * runs of the vagrant command, the machines. For vagrant*.c only.
+ *
+ * Each sandbox has a directory with a copy of the Vagrantfile; everything that Vagrant knows of its
+ * machines is in there (.vagrant). So the directory is the one thing to journal, and whoever has it
+ * can destroy the machines.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "driver/caplog.h"
+#include "driver/driver.h"
+#include "driver/vagrant-parse.h"
+#include "util/slots.h"
+#include "util/strv.h"
+#include "util/turn.h"
+
+/* ---- what a client wants: vagrant-want.c ---- */
+
+struct vagrant_want {
+	char *vagrantfile; /* absolute */
+	char *dir;         /* its contents are copied too; NULL: nothing */
+	char *primary;     /* the default machine; NULL: the first */
+	char *provider;    /* NULL: Vagrant's choice */
+	char *cache_dir;   /* where sandboxes' directories are made */
+	json_t *env;       /* for the Vagrantfile: object of strings */
+	unsigned max_startups;
+};
+
+void vagrant_want_free(struct vagrant_want *w);
+#define auto_want __attribute__((cleanup(vagrant_want_free)))
+/* access may be NULL: then this process' own environment counts. */
+int vagrant_want_read(const struct sandbox_spec *spec, const json_t *access,
+	struct vagrant_want *ret, struct err *e);
+/* The environment that the client sent, or ours: "NAME=value". */
+int vagrant_client_env(const json_t *access, struct strv *ret, struct err *e);
+const char *env_find(const struct strv *env, const char *name); /* NULL: not set */
+/* Replaces or adds; fails later, in strv_check. */
+void env_set(struct strv *env, const char *name, const char *value);
+
+/* ---- a sandbox's directory: vagrant-dir.c ---- */
+
+struct vagrant_dir {
+	char *path; /* DIR */
+	struct strv env;
+	struct caplog log;
+	pthread_mutex_t log_mu; /* several runs may write at once; held over one write to a file */
+	const char *guard;      /* our binary */
+};
+
+/* Files in DIR that are ours. */
+#define VAGRANT_HELPER   "Vagrantfile.moat"
+#define VAGRANT_ENV_FILE ".moat-env"
+#define VAGRANT_LOG_FILE ".moat-vagrant.log"
+
+/* Makes DIR as wanted, for the sandbox with this id. lock_dir: for locks that sandboxes share. */
+int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
+	const char *id, const char *lock_dir, struct vagrant_dir *d, struct err *e);
+/* Of a sandbox that an earlier daemon made. 1: opened; 0: there is nothing. */
+int vagrant_dir_open(const char *path, struct vagrant_dir *d, struct err *e);
+void vagrant_dir_close(struct vagrant_dir *d);
+/* Whether Vagrant knows of a machine made in here. */
+bool vagrant_dir_has_machines(const char *path);
+/* The name of the directory of a sandbox; also what its machines' names end in, after a "-". */
+int vagrant_dir_name(const char *id, char **ret, struct err *e);
+extern const char vagrant_helper[]; /* vagrant-helper.c */
+
+/* ---- runs of vagrant: vagrant-run.c ---- */
+
+struct vagrant_run {
+	const char *const *argv; /* after "vagrant --machine-readable"... NULL at the end */
+	const char *what;        /* for messages: "vagrant up" */
+	double interrupt_grace;  /* > 0: interrupted first when the op ends, killed after so long */
+	/* Called after each line that said something; may be NULL. */
+	void (*news)(void *arg, struct vagrant_report *r);
+	void *arg;
+};
+
+/* Runs to the end. A failure of Vagrant is ERR_BACKEND or what fits it better, with its own words;
+ * report is valid in either case. */
+int vagrant_run(struct vagrant_dir *d, const struct op *op, const struct vagrant_run *run,
+	struct vagrant_report *report, struct err *e);
+/* Destroys all machines of the directory, trying again where that helps. Fine when there are none.
+ */
+int vagrant_destroy_all(struct vagrant_dir *d, const struct op *op, struct err *e);
+
+/* ---- machines: vagrant-guest.c ---- */
+
+struct way; /* into a guest */
+
+struct vagrant_vm {
+	struct vagrant_dir *dir;
+	const char *runner_path;
+	char *machine; /* as Vagrant knows it */
+	char *name;    /* as users know it: without the suffix */
+	char provider[64];
+	char user[64];     /* who runs commands; "": whoever we log in as */
+	bool for_commands; /* false: it only runs */
+	double boot_timeout;
+	struct turn opening; /* one thread makes the way, the others wait */
+
+	pthread_mutex_t mu; /* guards all below */
+	enum box_vm_state state;
+	struct err death;
+	struct vagrant_ssh ssh;
+	char host_key[128]; /* as it was at the first connection; "" before */
+	struct way *ways, *current;
+};
+
+int vagrant_vm_init(
+	struct vagrant_vm *vm, const struct vagrant_machine *m, const char *name, struct err *e);
+void vagrant_vm_free(struct vagrant_vm *vm);
+int vagrant_guest_take(
+	struct vagrant_vm *vm, const struct op *op, struct guest **ret, struct err *e);
+void vagrant_guest_give(struct vagrant_vm *vm, struct guest *g);
+/* Ends the connection; operations on it fail with these words. The next one makes another. */
+void vagrant_guest_drop(struct vagrant_vm *vm, const char *why);
+/* Puts the guest's clock right: after a restore it is behind. */
+int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e);
+
+int vagrant_doctor(const struct driver_env *env, const struct op *op, const json_t *access,
+	void (*say)(void *arg, const struct check *c), void *arg, struct err *e);

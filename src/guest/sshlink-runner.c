@@ -1,0 +1,264 @@
+/*
+ * How it works: one command is run in the guest. It looks for a runner of this version and, if
+ * there is none, names a file, waits until we have written it by SFTP and moves it to where it
+ * stays. Then it becomes the runner, on the same channel.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "guest/sftp.h"
+#include "guest/sshlink-parts.h"
+#include "guest/wire.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/str.h"
+
+enum {
+	RUNNER_SIZE_MAX = 8 * 1024 * 1024,
+	CHATTER_MAX = 256 * 1024, /* that a login may print before our command */
+};
+
+/*
+ * One line in double quotes for sh, in single quotes for whatever shell the user has; so there are
+ * neither newlines nor single quotes in it. With sudo only directories are used that others cannot
+ * write to, without it only files of our own.
+ */
+#define SCRIPT                                                                                     \
+	"v=\"moat-guest " MOAT_VERSION " wire 1\"; s=; r=user; d=$HOME/.cache/moat; t=/tmp; "      \
+	"if [ \"$(id -u)\" = 0 ]; then r=root; "                                                   \
+	"elif sudo -n true </dev/null >/dev/null 2>&1; then r=root; s=\"sudo -n\"; fi; "           \
+	"[ $r = user ] || d=\"/var/lib/moat /usr/local/lib/moat /opt/moat\"; "                     \
+	"for p in $d; do f=$p/moat-guest; "                                                        \
+	"[ \"$($s \"$f\" version 2>/dev/null </dev/null)\" = \"$v\" ] || continue; "               \
+	"[ $r = root ] || [ -O \"$f\" ] || continue; "                                             \
+	"echo \"moat:run:$r\"; exec $s \"$f\" serve -; done; "                                     \
+	"[ -w /tmp ] || t=$HOME; n=$(mktemp \"$t/moat-guest.XXXXXX\") || { "                       \
+	"echo \"moat:no:there is no place for a file in /tmp or the home directory\"; exit 1; }; " \
+	"echo \"moat:put:$n\"; read go; "                                                          \
+	"for p in $d; do f=$p/moat-guest; $s mkdir -p \"$p\" && $s cp \"$n\" \"$f.new\" && "       \
+	"$s chmod 755 \"$f.new\" && [ \"$($s \"$f.new\" version </dev/null)\" = \"$v\" ] && "      \
+	"$s mv -f \"$f.new\" \"$f\" || continue; "                                                 \
+	"rm -f \"$n\"; echo \"moat:run:$r\"; exec $s \"$f\" serve -; done 2>/dev/null; "           \
+	"rm -f \"$n\"; echo \"moat:no:it cannot be run from any of: $d\"; exit 1"
+
+static const char command[] = "exec sh -c '" SCRIPT "'";
+
+/* ---- SFTP ---- */
+
+struct upload {
+	struct sshlink *l;
+	const struct op *op;
+	ssh_channel channel;
+	struct buf in;
+	uint32_t next_id;
+};
+
+static void upload_free(struct upload *u)
+{
+	if (u->channel)
+		ssh_channel_free(u->channel);
+	buf_free(&u->in);
+}
+
+static int send_all(struct upload *u, struct buf *b, struct err *e)
+{
+	int rc = sshlink_write(u->l, u->op, u->channel, buf_bytes(b), e);
+
+	buf_drop(b, b->len);
+	return rc;
+}
+
+/* The next reply; *ret_size bytes of u->in are it, to be dropped after use. */
+static int next_reply(struct upload *u, struct sftp_reply *ret, size_t *ret_size, struct err *e)
+{
+	for (;;) {
+		long size = sftp_reply_parse(buf_bytes(&u->in), ret);
+		int more;
+
+		if (size > 0) {
+			*ret_size = (size_t)size;
+			return 0;
+		}
+		if (size < 0)
+			return err_set(e, ERR_UNAVAILABLE, "SFTP: the guest sent nonsense");
+		more = sshlink_read(u->l, u->op, u->channel, &u->in, e);
+		if (more < 0)
+			return -1;
+		if (more == 0)
+			return err_set(e, ERR_UNSUPPORTED, "SFTP: the guest's SSH server has none");
+	}
+}
+
+static int expect_ok(struct upload *u, struct err *e)
+{
+	struct sftp_reply r;
+	char words[200];
+	size_t size;
+
+	if (next_reply(u, &r, &size, e) < 0)
+		return -1;
+	if (r.type != SFTP_IS_STATUS || r.code != 0) {
+		str_escape((const char *)r.text.p, r.type == SFTP_IS_STATUS ? r.text.len : 0, words,
+			sizeof(words));
+		return err_set(
+			e, ERR_UNSUPPORTED, "SFTP: the guest says: %s", *words ? words : "failure");
+	}
+	buf_drop(&u->in, size);
+	return 0;
+}
+
+static int open_file(struct upload *u, const char *path, uint8_t handle[SFTP_HANDLE_MAX],
+	size_t *ret_len, struct err *e)
+{
+	auto_buf struct buf out = {0};
+	struct sftp_reply r;
+	size_t size;
+
+	if (sftp_put_init(&out, e) < 0 || sftp_put_open(&out, ++u->next_id, path, 0700, e) < 0 ||
+		send_all(u, &out, e) < 0 || next_reply(u, &r, &size, e) < 0)
+		return -1;
+	if (r.type != SFTP_IS_VERSION)
+		return err_set(e, ERR_UNAVAILABLE, "SFTP: the guest did not greet");
+	buf_drop(&u->in, size);
+	if (next_reply(u, &r, &size, e) < 0)
+		return -1;
+	if (r.type != SFTP_IS_HANDLE)
+		return err_set(e, ERR_UNSUPPORTED, "SFTP: the guest does not open a file for us");
+	memcpy(handle, r.text.p, r.text.len);
+	*ret_len = r.text.len;
+	buf_drop(&u->in, size);
+	return 0;
+}
+
+static int send_file(struct upload *u, const char *path, struct bytes content, struct err *e)
+{
+	uint8_t name[SFTP_HANDLE_MAX];
+	auto_buf struct buf out = {0};
+	struct bytes handle = {.p = name};
+	unsigned pieces = 0;
+
+	if (open_file(u, path, name, &handle.len, e) < 0)
+		return -1;
+	for (size_t at = 0; at < content.len; at += SFTP_PIECE, pieces++) {
+		struct bytes piece = {content.p + at, content.len - at};
+
+		if (piece.len > SFTP_PIECE)
+			piece.len = SFTP_PIECE;
+		if (sftp_put_write(&out, ++u->next_id, handle, at, piece, e) < 0 ||
+			send_all(u, &out, e) < 0)
+			return -1;
+	}
+	if (sftp_put_close(&out, ++u->next_id, handle, e) < 0 || send_all(u, &out, e) < 0)
+		return -1;
+	for (unsigned i = 0; i < pieces + 1; i++)
+		if (expect_ok(u, e) < 0)
+			return -1;
+	return 0;
+}
+
+int sshlink_put(struct sshlink *l, const struct op *op, const char *path, struct bytes content,
+	struct err *e)
+{
+	__attribute__((cleanup(upload_free))) struct upload u = {.l = l, .op = op};
+	int rc;
+
+	if (sshlink_channel(l, op, &u.channel, e) < 0)
+		return -1;
+	rc = SSHLINK_REPEAT(l, op, e, ssh_channel_request_subsystem(u.channel, "sftp"));
+	if (rc == SSH_AGAIN)
+		return -1;
+	if (rc != SSH_OK)
+		return err_set(e, ERR_UNSUPPORTED, "SFTP: the guest's SSH server has none");
+	return send_file(&u, path, content, e);
+}
+
+/* ---- the runner ---- */
+
+/* The next line of ours, without "moat:"; what a login prints on its own is skipped. */
+static int next_word(struct sshlink *l, const struct op *op, struct buf *in, char *word,
+	size_t size, struct err *e)
+{
+	size_t skipped = 0;
+
+	for (;;) {
+		uint8_t *end = in->len ? memchr(buf_data(in), '\n', in->len) : NULL;
+		int more;
+
+		if (end) {
+			const char *line = (const char *)buf_data(in);
+			size_t len = (size_t)(end - buf_data(in));
+			bool ours = len > 5 && memcmp(line, "moat:", 5) == 0;
+
+			if (ours)
+				str_escape(line + 5, len - 5, word, size);
+			skipped += len + 1;
+			buf_drop(in, len + 1);
+			if (ours)
+				return 0;
+			continue;
+		}
+		if (skipped + in->len > CHATTER_MAX)
+			return err_set(e, ERR_UNAVAILABLE, "the guest's login prints too much");
+		more = sshlink_read(l, op, l->channel, in, e);
+		if (more < 0)
+			return -1;
+		if (more == 0)
+			return err_set(e, ERR_UNSUPPORTED,
+				"the guest ended our command without a word; has it a POSIX "
+				"shell?");
+	}
+}
+
+static int upload_runner(struct sshlink *l, const struct op *op, const char *runner_path,
+	const char *file, struct err *e)
+{
+	static const uint8_t go[] = "go\n";
+	auto_free char *content = NULL;
+	size_t size = 0;
+
+	if (file[0] != '/')
+		return err_set(e, ERR_UNAVAILABLE, "the guest named no file for the runner");
+	if (file_read(runner_path, RUNNER_SIZE_MAX, &content, &size, e) < 0)
+		return -1;
+	op_progress(op, 0, 0, "installing the runner in the guest");
+	if (sshlink_put(l, op, file, (struct bytes){(uint8_t *)content, size}, e) < 0)
+		return -1;
+	return sshlink_write(l, op, l->channel, (struct bytes){go, sizeof(go) - 1}, e);
+}
+
+static int start(struct sshlink *l, const struct op *op, const char *runner_path, bool *ret_as_root,
+	struct err *e)
+{
+	auto_buf struct buf in = {0};
+	char word[1024];
+	int rc;
+
+	static_assert(WIRE_VERSION == 1, "the version line above");
+	if (sshlink_channel(l, op, &l->channel, e) < 0)
+		return -1;
+	rc = SSHLINK_REPEAT(l, op, e, ssh_channel_request_exec(l->channel, command));
+	if (rc != SSH_OK)
+		return rc == SSH_AGAIN ? -1 : sshlink_fail(l, "SSH command", e);
+	if (next_word(l, op, &in, word, sizeof(word), e) < 0)
+		return -1;
+	if (str_starts(word, "put:") && (upload_runner(l, op, runner_path, word + 4, e) < 0 ||
+						next_word(l, op, &in, word, sizeof(word), e) < 0))
+		return -1;
+	if (str_starts(word, "no:"))
+		return err_set(e, ERR_UNSUPPORTED, "%s", word + 3);
+	if (!str_starts(word, "run:"))
+		return err_set(e, ERR_UNAVAILABLE, "the guest answered with nonsense");
+	*ret_as_root = strcmp(word, "run:root") == 0;
+	/* The runner says nothing before it is greeted: no byte of it is in our buffer. */
+	return 0;
+}
+
+int sshlink_start_runner(const struct op *op, struct sshlink *l, const char *runner_path,
+	bool *ret_as_root, struct err *e)
+{
+	if (start(l, op, runner_path, ret_as_root, e) < 0)
+		return err_wrap(e, "the runner");
+	return 0;
+}

@@ -1,0 +1,105 @@
+#include "util/slots.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "tap.h"
+
+static struct slots slots;
+static struct op patient;
+static atomic_int order[8], came;
+
+struct taker {
+	pthread_t thread;
+	unsigned limit;
+	int number;
+};
+
+static void *take(void *arg)
+{
+	struct taker *t = arg;
+	struct err e;
+
+	if (slots_take(&slots, &patient, t->limit, &e) == 0)
+		atomic_store(&order[atomic_fetch_add(&came, 1)], t->number);
+	return NULL;
+}
+
+static bool queue_is(unsigned n)
+{
+	unsigned found = 0;
+
+	pthread_mutex_lock(&slots.mu);
+	/* the waiters' links begin after what slots.c keeps to itself: count by asking to the end
+	 */
+	found = slots.first == NULL ? 0 : slots.first == slots.last ? 1 : 2;
+	pthread_mutex_unlock(&slots.mu);
+	return found >= n;
+}
+
+static void start(struct taker *t, int number, unsigned limit)
+{
+	*t = (struct taker){.number = number, .limit = limit};
+	pthread_create(&t->thread, NULL, take, t);
+}
+
+static void await_queue(unsigned n)
+{
+	struct err e;
+
+	while (!queue_is(n))
+		op_pause(&patient, 0.005, &e);
+}
+
+static void await_came(int n)
+{
+	struct err e;
+
+	while (atomic_load(&came) < n)
+		op_pause(&patient, 0.005, &e);
+}
+
+int main(void)
+{
+	struct op hurry;
+	struct taker a, b;
+	struct err e;
+
+	op_init(&patient, "test", 0, &e);
+	slots_init(&slots);
+	OK(slots_take(&slots, &patient, 2, &e) == 0);
+	OK(slots_take(&slots, &patient, 2, &e) == 0);
+	hurry = op_within(&patient, 0.02);
+	OK(slots_take(&slots, &hurry, 2, &e) < 0 && e.kind == ERR_TIMEOUT);
+	hurry = op_within(&patient, 0.02);
+	OK(slots_take(&slots, &hurry, 3, &e) == 0); /* a larger limit lets it in */
+	slots_give(&slots);
+
+	/* The first in the queue wants to be alone; whoever comes later must not overtake it. */
+	start(&a, 1, 1);
+	await_queue(1);
+	start(&b, 2, 8);
+	await_queue(2);
+	slots_give(&slots);
+	OK(atomic_load(&came) == 0);
+	slots_give(&slots);
+	await_came(2);
+	OK(order[0] == 1 && order[1] == 2);
+	pthread_join(a.thread, NULL);
+	pthread_join(b.thread, NULL);
+
+	/* One that gives up does not hold up the others. */
+	slots_give(&slots);
+	start(&b, 3, 2);
+	await_came(3);
+	pthread_join(b.thread, NULL);
+	hurry = op_within(&patient, 0.02);
+	OK(slots_take(&slots, &hurry, 1, &e) < 0);
+	slots_give(&slots);
+	OK(slots_take(&slots, &patient, 2, &e) == 0);
+	OK(slots.taken == 2);
+	op_done(&patient);
+	slots_done(&slots);
+	return tap_done();
+}
