@@ -222,7 +222,7 @@ def test_vagrant_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert hash(config) == hash(config.model_copy())
     assert config.to_spec() == {
         "driver": "vagrant",
-        "vms": [{"name": "attacker"}],
+        "vms": [{"name": "default"}],
         "native": {
             "vagrantfile": str(tmp_path / "other"),
             "primary_vm": "attacker",
@@ -230,6 +230,23 @@ def test_vagrant_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         },
     }
     assert issubclass(SandboxUnrecoverableError, Exception)
+    monkeypatch.delenv("VAGRANTFILE_PATH")
+    more = VagrantSandboxEnvironmentConfig(vagrant_dir="lab", provider="libvirt").to_spec()
+    assert more["native"] == {
+        "vagrantfile": str(tmp_path / "lab" / "Vagrantfile"),
+        "primary_vm": None,
+        "env": {},
+        "vagrant_dir": str(tmp_path / "lab"),
+        "provider": "libvirt",
+    }
+
+
+def test_vagrant_sees_the_environment_of_the_eval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VAGRANT_BOX", "debian")
+    access = VagrantSandboxEnvironment.access(VagrantSandboxEnvironmentConfig())
+    assert access is not None
+    assert access["env"]["VAGRANT_BOX"] == "debian"
+    assert access["env"]["PATH"]
 
 
 def test_a_missing_vagrantfile_is_named(tmp_path: Path) -> None:
