@@ -7,8 +7,9 @@
 #include "util/err.h"
 
 /*
- * The Proxmox servers: {"instances": [...]} from PROXMOX_CONFIG_FILE, or else from PROXMOX_HOST and its companions;
- * *ret is NULL if there are neither. It holds secrets: it goes to the daemon and nowhere else.
+ * The Proxmox servers: {"instances": [...]} from PROXMOX_CONFIG_FILE, or else from PROXMOX_HOST and
+ * its companions; *ret is NULL if there are neither. It holds secrets: it goes to the daemon and
+ * nowhere else.
  */
 int access_load(json_t **ret, struct err *e);
 /* Adds "access" to the arguments of a call, if there is any: the Proxmox servers. */

@@ -22,10 +22,10 @@ struct reclaim_req {
 		RECLAIM_AFTER_START,
 	} when;
 };
-/* One at a time; the others wait.
- *
+/*
  * Removes what the journal knows of sandboxes that are not in the registry, and what drivers find
- * of ours besides. Fails with the first thing that would not go, after trying all.
+ * of ours besides; one caller at a time, the others wait. Fails with the first thing that would not
+ * go, after trying all.
  */
 int reclaim_run(
 	struct daemon *d, const struct op *op, const struct reclaim_req *req, struct err *e);

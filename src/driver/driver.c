@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static const struct driver_ops *const drivers[] = {&driver_qemu, &driver_proxmox, &driver_vagrant, NULL};
+static const struct driver_ops *const drivers[] = {
+	&driver_qemu, &driver_proxmox, &driver_vagrant, NULL};
 
 const struct driver_ops *driver_find(const char *name)
 {
