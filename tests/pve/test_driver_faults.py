@@ -1,0 +1,119 @@
+"""Whatever fails whenever: nothing of ours is left on a server, nothing of others is touched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from lives import Lives, a_server
+
+# Each way in which one call can fail; the last two come after the server has done what was asked.
+WAYS: dict[str, dict[str, Any]] = {
+    "connection lost": {"action": "drop"},
+    "unauthorized": {"status": 401},
+    "server error": {"status": 500},
+    "front end error": {"status": 596},
+    "answer lost": {"action": "drop", "when": "after"},
+    "late server error": {"status": 500, "when": "after"},
+}
+# Several servers and daemons at a time, since most of a life is waiting.
+AT_ONCE = 4
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[Lives]:
+    with a_server() as server, Lives(server) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def calls(lives: Lives) -> list[tuple[str, str, int]]:
+    return lives.calls()
+
+
+def test_a_whole_life_leaves_nothing(lives: Lives) -> None:
+    lives.server.clear()
+    assert lives.live() == []
+    lives.assert_as_before("without any fault")
+    assert lives.home.left_over() == []
+
+
+def no_reason(text: str) -> bool:
+    """What a user is told is one line with a reason, and the daemon is still there."""
+    lines = text.strip().splitlines()
+    return not lines or not lines[-1].startswith("moat: ") or "closed the connection" in lines[-1]
+
+
+def strike(way: str, calls: list[tuple[str, str, int]]) -> list[str]:
+    """Lives in which one call after the other fails in this way."""
+    failed: list[str] = []
+    with a_server() as server, Lives(server) as lives:
+        for method, path, skip in calls:
+            what = f"{way}, {method} {path}, number {skip + 1}"
+            server.clear()
+            # A server that failed is left out for a while, unless it is looked at again.
+            lives.home.run("pool", "clean")
+            server.control("expire_tickets")
+            time.sleep(0.1)
+            rule = server.fault(method=method, path=path, skip=skip, **WAYS[way])
+            wrong = lives.live()
+            struck = server.control("struck")[str(rule)]
+            server.control("clear_faults")
+            failed += [f"{what}: {text!r}" for text in wrong if no_reason(text) or not struck]
+            lives.assert_as_before(what)
+        failed += lives.home.left_over()
+    return failed
+
+
+def kill(calls: list[tuple[str, str, int]]) -> list[str]:
+    """A call is on its way when the daemon dies: the server still does what it was asked for."""
+    with a_server() as server, Lives(server) as lives:
+        for method, path, skip in calls:
+            server.clear()
+            where = {"method": method, "path": path, "skip": skip}
+            rule = server.fault(action="latency", seconds=0.2, **where)
+            with ThreadPoolExecutor(1) as one:
+                life = one.submit(lives.live)
+                while not server.control("struck")[str(rule)] and not life.done():
+                    time.sleep(0.005)
+                lives.home.kill_daemon()
+                life.result()
+            server.control("clear_faults")
+            lives.assert_as_before(f"killed at {method} {path}, number {skip + 1}")
+        lives.home.ok("gc")
+        return lives.home.left_over()
+
+
+def test_each_call_fails_in_each_way_or_is_the_last(calls: list[tuple[str, str, int]]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = [pool.submit(kill, calls)]
+        results += [pool.submit(strike, way, calls) for way in WAYS]
+        failed = [text for result in results for text in result.result()]
+    assert failed == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", ["qmclone", "qmstart", "reloadnetworkall", "qmstop", "qmdestroy"])
+def test_tasks_that_fail(lives: Lives, kind: str, when: str) -> None:
+    server = lives.server
+    server.clear()
+    lives.home.run("pool", "clean")
+    server.control("fail_task", kind=kind, status="injected failure", when=when)
+    wrong = lives.live()
+    assert not any(no_reason(text) for text in wrong)
+    server.control("clear_faults")
+    lives.assert_as_before(f"task {kind} failed {when} its work")
+
+
+def test_network_that_does_not_come_up_on_the_node(lives: Lives) -> None:
+    server = lives.server
+    server.clear()
+    lives.home.run("pool", "clean")
+    server.control("reload_fails", node="pve", times=100)
+    wrong = lives.live()
+    assert wrong, "the sandbox came up although its network did not"
+    server.control("reload_fails", node="pve", times=0)
+    lives.assert_as_before("the node's network did not reload")
