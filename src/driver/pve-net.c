@@ -14,7 +14,7 @@
 #include "util/lock.h"
 #include "util/str.h"
 
-enum { NAME_TRIES = 5, RANGE_TRIES = 400, APPLY_TRIES = 3 };
+enum { NAME_TRIES = 5, RANGE_TRIES = 400, APPLY_TRIES = 3, POST_TRIES = 4 };
 
 /* The task says OK even if the node did not take the zone over. */
 static int check_zone(struct pve_box *b, const struct op *op, struct err *e)
@@ -281,6 +281,25 @@ static bool zone_has_dhcp(const struct pve_box *b)
 	return false;
 }
 
+/* Makes something under a name that is ours alone: if an answer was lost and the second try says
+ * that there is one already, it is the first try's. params is used up. */
+static int post_named(
+	struct pve_box *b, const struct op *op, json_t *params, const char *path, struct err *e)
+{
+	auto_json json_t *used = params;
+
+	for (int i = 0;; i++) {
+		if (pve_call(b->api, op, "POST", path, params, 0, NULL, e) == 0)
+			return 0;
+		if (i > 0 && strstr(e->msg, "already"))
+			return 0;
+		if (e->kind != ERR_UNAVAILABLE || i + 1 == POST_TRIES)
+			return -1;
+		if (op_pause(op, 0.1 * (1 << i), e) < 0)
+			return -1;
+	}
+}
+
 static int make_zone(struct pve_box *b, const struct op *op, struct err *e)
 {
 	json_t *params = json_pack("{s:s, s:s}", "type", "simple", "zone", b->zone);
@@ -291,13 +310,13 @@ static int make_zone(struct pve_box *b, const struct op *op, struct err *e)
 	}
 	if (params && json_is_object(json_object_get(b->spec->native, "zone")))
 		json_object_update(params, json_object_get(b->spec->native, "zone"));
-	return pve_do(b->api, op, "POST", params, 0, NULL, e, "/cluster/sdn/zones");
+	return post_named(b, op, params, "/cluster/sdn/zones", e);
 }
 
 static int make_vnet(
 	struct pve_box *b, const struct op *op, const struct pve_vnet *v, struct err *e)
 {
-	auto_free char *alias = NULL;
+	auto_free char *alias = NULL, *path = NULL;
 	json_t *params;
 
 	/* The alias is the only place for a stamp. */
@@ -310,14 +329,13 @@ static int make_vnet(
 	params = json_pack("{s:s, s:s, s:s}", "vnet", v->id, "zone", b->zone, "alias", alias);
 	if (params && v->spec->vlan_aware)
 		json_object_set_new(params, "vlanaware", json_true());
-	if (pve_do(b->api, op, "POST", params, 0, NULL, e, "/cluster/sdn/vnets") < 0)
+	if (post_named(b, op, params, "/cluster/sdn/vnets", e) < 0 ||
+		pve_path(&path, e, "/cluster/sdn/vnets/%s/subnets", v->id) < 0)
 		return -1;
-	for (size_t i = 0; i < v->n_subnets; i++) {
+	for (size_t i = 0; i < v->n_subnets; i++)
 		if (pve_subnet_params(v->spec, &v->subnets[i], b->dns, &params, e) < 0 ||
-			pve_do(b->api, op, "POST", params, 0, NULL, e,
-				"/cluster/sdn/vnets/%s/subnets", v->id) < 0)
+			post_named(b, op, params, path, e) < 0)
 			return -1;
-	}
 	return 0;
 }
 

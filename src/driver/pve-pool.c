@@ -207,8 +207,9 @@ static bool ranges_clash(struct pve_box *b, struct pve_site *site)
 	return false;
 }
 
-/* Whether it is worth asking; 0 with the reason in e if not, -1 if it is out of order. */
-static int usable(struct pve_box *b, struct pve_inst *inst, struct err *e)
+/* Whether it is worth asking; 0 with the reason in e if not, -1 if it is out of order. desperate:
+ * there is no other. */
+static int usable(struct pve_box *b, struct pve_inst *inst, bool desperate, struct err *e)
 {
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
@@ -221,7 +222,7 @@ static int usable(struct pve_box *b, struct pve_inst *inst, struct err *e)
 			err_set(e, ERR_BUSY, "%s is being cleaned: %s", inst->id, inst->why);
 			return 0;
 		}
-		if (inst->state == PVE_INST_FAILED && now_ns() < inst->look_again_ns)
+		if (inst->state == PVE_INST_FAILED && now_ns() < inst->look_again_ns && !desperate)
 			return err_set(e, ERR_UNAVAILABLE, "%s: %s", inst->id, inst->why);
 	}
 	if (ranges_clash(b, inst->site)) {
@@ -231,55 +232,76 @@ static int usable(struct pve_box *b, struct pve_inst *inst, struct err *e)
 	return 1;
 }
 
-/* The best place at the moment: 1 and *ret; 0 and why in e; -1 if none of them will ever do. */
-static int choose(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
-	const char *pool, struct offer *ret, struct err *e)
-{
-	struct offer best = {0};
-	unsigned alive = 0, n = 0;
-	struct err why, broken = {0};
+struct choice {
+	struct offer best;
+	unsigned n, alive;
+	struct err wait, broken; /* why there is no room at the moment; what is out of order */
+};
 
+static void consider(struct choice *c, struct offer o)
+{
+	if (c->best.inst && o.room_mb <= c->best.room_mb) {
+		json_decref(o.vms);
+		return;
+	}
+	json_decref(c->best.vms);
+	c->best = o;
+}
+
+/* Looks at every instance of the pool; -1 only if op has ended. */
+static int look_around(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+	const char *pool, bool desperate, struct choice *c, struct err *e)
+{
+	*c = (struct choice){0};
 	for (size_t i = 0; insts[i]; i++) {
 		struct offer o = {0};
 		int got;
 
 		if (strcmp(insts[i]->pool, pool) != 0)
 			continue;
-		n++;
-		got = usable(b, insts[i], &why);
-		if (got > 0)
-			got = look(b, insts[i], op, &o, &why);
-		if (got < 0 && (why.kind == ERR_CANCELLED || why.kind == ERR_TIMEOUT)) {
-			json_decref(best.vms);
-			*e = why;
-			return -1;
+		c->n++;
+		got = usable(b, insts[i], desperate, e);
+		if (got > 0) {
+			got = look(b, insts[i], op, &o, e);
+			if (got < 0 && (e->kind == ERR_CANCELLED || e->kind == ERR_TIMEOUT)) {
+				json_decref(c->best.vms);
+				return -1;
+			}
+			if (got < 0 && e->kind != ERR_INVALID)
+				pve_inst_failed(b->d, insts[i], e);
 		}
 		if (got < 0) {
-			if (why.kind != ERR_INVALID)
-				pve_inst_failed(b->d, insts[i], &why);
-			broken = why;
+			c->broken = *e;
 			continue;
 		}
-		alive++;
-		if (got == 0) {
-			*e = why;
-			continue;
-		}
-		if (!best.inst || o.room_mb > best.room_mb) {
-			json_decref(best.vms);
-			best = o;
-		} else {
-			json_decref(o.vms);
-		}
+		c->alive++;
+		if (got == 0)
+			c->wait = *e;
+		else
+			consider(c, o);
 	}
-	if (!n)
+	return 0;
+}
+
+/* The best place at the moment: 1 and *ret; 0 and why in e; -1 if none of them will ever do. */
+static int choose(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+	const char *pool, struct offer *ret, struct err *e)
+{
+	struct choice c;
+
+	if (look_around(b, op, insts, pool, false, &c, e) < 0 ||
+		(!c.alive && look_around(b, op, insts, pool, true, &c, e) < 0))
+		return -1;
+	if (!c.n)
 		return err_set(e, ERR_NOT_FOUND, "pool: no server of pool %s is configured", pool);
-	if (!alive) {
-		*e = broken;
+	if (!c.alive) {
+		*e = c.broken;
 		return err_wrap(e, "no server of pool %s can be used", pool);
 	}
-	*ret = best;
-	return best.inst != NULL;
+	*ret = c.best;
+	if (!c.best.inst)
+		*e = c.wait;
+	return c.best.inst != NULL;
 }
 
 static void take_place(struct pve_box *b, struct pve_inst *inst)

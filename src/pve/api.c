@@ -429,13 +429,16 @@ static bool may_try_again(const struct err *e, bool twice, unsigned flags)
 int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,
 	const json_t *params, unsigned flags, json_t **ret, struct err *e)
 {
-	bool twice = flags || strcmp(method, "GET") == 0;
+	bool get = strcmp(method, "GET") == 0, twice = flags || get;
 	auto_json json_t *data = NULL;
 	auto_buf struct buf form = {0};
 	struct err why;
 
 	if (form_encode(&form, params, e) < 0)
 		return -1;
+	/* The agent's own calls are another matter: its errors are answers. */
+	if (get && !strstr(path, "/agent/"))
+		flags |= PVE_STUBBORN;
 	for (int i = 0; call_once(api, op, method, path, buf_bytes(&form), &data, e) < 0; i++) {
 		why = *e;
 		if (i + 1 >= TRIES || !may_try_again(e, twice, flags) ||

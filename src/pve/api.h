@@ -59,7 +59,7 @@ void pve_api_free(struct pve_api *api); /* nobody may be using it; NULL is fine 
  *
  * With PVE_TWICE the request may safely run twice: it is tried again, within op, when the
  * connection is lost or the server is out of order for a moment. GET always is. PVE_STUBBORN: also
- * after any other 5xx, for removals.
+ * after any other 5xx, for removals; GET always, but for the guest agent's.
  */
 enum { PVE_TWICE = 1, PVE_STUBBORN = 2 };
 int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,

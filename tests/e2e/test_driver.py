@@ -297,7 +297,7 @@ def tiny(**more: Any) -> dict[str, Any]:
         (tiny(native={"argv": []}), ["vms[0].native.argv", "args"]),
         (tiny(source={"ova": "/no/such.ova"}), ["vms[0].source.ova", "/no/such.ova: No such file"]),
         (tiny(source={"existing_vm_template_tag": "t"}), ["existing_vm_template_tag"]),
-        ({**TINY, "driver": "proxmox"}, ["driver", "proxmox"]),
+        ({**TINY, "driver": "proxmox"}, ["Proxmox", "PROXMOX_HOST"]),
         ({**TINY, "pool": "p"}, ["pool"]),
     ],
 )

@@ -191,7 +191,7 @@ def test_secrets_are_not_printed() -> None:
     assert PASSWORD not in str(caught.value)
 
 
-def test_concurrency_is_the_number_of_servers(
+def test_concurrency_is_the_number_of_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = {
@@ -200,10 +200,14 @@ def test_concurrency_is_the_number_of_servers(
     }  # fmt: skip
     file = tmp_path / "servers.json"
     file.write_text(
-        json.dumps({"instances": [{**server, "instance_id": str(i)} for i in range(3)]})
+        json.dumps(
+            {"instances": [{**server, "instance_id": str(i), "max_sandboxes": i} for i in (2, 3)]}
+        )
     )
     monkeypatch.setenv("PROXMOX_CONFIG_FILE", str(file))
-    assert ProxmoxSandboxEnvironment.default_concurrency() == 3
+    assert ProxmoxSandboxEnvironment.default_concurrency() == 5
+    file.write_text(json.dumps({"instances": [{**server, "instance_id": "a"}]}))
+    assert (ProxmoxSandboxEnvironment.default_concurrency() or 0) > 1  # as memory allows
     monkeypatch.delenv("PROXMOX_CONFIG_FILE")
     monkeypatch.delenv("PROXMOX_HOST", raising=False)
     assert ProxmoxSandboxEnvironment.default_concurrency() == 1
@@ -253,3 +257,23 @@ def test_a_missing_vagrantfile_is_named(tmp_path: Path) -> None:
     config = VagrantSandboxEnvironmentConfig(vagrantfile_path=str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="nowhere"):
         VagrantSandboxEnvironment.to_spec(config)
+
+
+def test_servers_go_to_the_daemon_with_their_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROXMOX_CONFIG_FILE", raising=False)
+    monkeypatch.setenv("PROXMOX_HOST", "pve")
+    monkeypatch.setenv("PROXMOX_PASSWORD", PASSWORD)
+    monkeypatch.setenv("PROXMOX_NODE", "node-1")
+    access = ProxmoxSandboxEnvironment.access(ProxmoxSandboxEnvironmentConfig())
+    assert access is not None
+    (server,) = access["instances"]
+    assert (server["host"], server["password"], server["node"]) == ("pve", PASSWORD, "node-1")
+    monkeypatch.setenv("PROXMOX_TOKEN", "moat=secret")
+    (server,) = (ProxmoxSandboxEnvironment.access(ProxmoxSandboxEnvironmentConfig()) or {})[
+        "instances"
+    ]
+    assert server["token"] == "moat=secret"
+    assert "password" not in server
+    named = ProxmoxSandboxEnvironmentConfig(host="other", port=1, node="n")
+    (server,) = (ProxmoxSandboxEnvironment.access(named) or {})["instances"]
+    assert (server["host"], server["port"], server["node"]) == ("other", 1, "n")

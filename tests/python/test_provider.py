@@ -271,8 +271,9 @@ async def test_a_wrong_specification_is_said_before_an_image_is_built(
 
 
 async def test_a_driver_that_is_missing_is_said_before_the_samples(
-    runtime_dir: Path, script: Script
+    runtime_dir: Path, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PROXMOX_HOST", "pve")
     script.fail("validate", "unsupported", "no driver proxmox")
     async with fake_daemon(runtime_dir, script):
         with pytest.raises(PrerequisiteError, match="no driver proxmox"):

@@ -13,7 +13,12 @@ from typing_extensions import override
 from ._client import Connection
 from ._config import MoatSandboxEnvironmentConfig
 from ._errors import MoatError
-from ._proxmox_config import ProxmoxSandboxEnvironmentConfig, load_instances
+from ._proxmox_config import (
+    PLACES_UNKNOWN,
+    ProxmoxSandboxEnvironmentConfig,
+    access_for,
+    load_instances,
+)
 from ._sandbox import VmSandboxEnvironment, progress_text
 from ._vagrant_config import VagrantSandboxEnvironmentConfig
 from ._wire import Message
@@ -69,7 +74,22 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     def default_concurrency(cls) -> int | None:
-        return max(1, len(load_instances()))
+        places = [instance.max_sandboxes or PLACES_UNKNOWN for instance in load_instances()]
+        return max(1, sum(places))
+
+    @classmethod
+    @override
+    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+        """The servers that the environment of the eval names, with their logins."""
+        assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
+        return access_for(config)
+
+    @classmethod
+    @override
+    async def remove_leftovers(cls, connection: Connection) -> list[str]:
+        args = {"access": cls.access(ProxmoxSandboxEnvironmentConfig())} if load_instances() else {}
+        reply = await connection.request("gc", args)
+        return [str(line) for line in reply.result.get("removed", [])]
 
     @classmethod
     @override

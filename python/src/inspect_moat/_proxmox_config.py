@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from inspect_ai._util.error import PrerequisiteError
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 
@@ -19,6 +20,9 @@ from ._checks import NicView, SubnetView, VmView, VnetView, check_sandbox
 from ._config import Address, HealthCheck, OneOf, OsType, VmName
 
 DEFAULT_PORT = 8006
+# Sandboxes to ask for at once on a server that does not say how many it takes: it lets in as many
+# as fit into its memory, and the others wait.
+PLACES_UNKNOWN = 8
 
 
 class _ProxmoxModel(BaseModel):
@@ -115,12 +119,17 @@ class ProxmoxInstanceConfig(_ProxmoxModel):
     instance_id: str
     pool_id: str
     host: str
-    port: int
-    user: str
-    user_realm: str
-    password: SecretStr
+    port: int = DEFAULT_PORT
+    user: str = "root"
+    user_realm: str = "pam"
+    password: SecretStr | None = None
     node: str
-    verify_tls: bool
+    verify_tls: bool = True
+    token: SecretStr | None = None
+    fingerprint: str | None = None
+    max_sandboxes: int | None = Field(default=None, ge=0)
+    iso_storage: str | None = None
+    import_storage: str | None = None
     image_storage: str = Field(
         default_factory=lambda: os.environ.get("PROXMOX_IMAGE_STORAGE", "local-lvm")
     )
@@ -175,6 +184,9 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
             "vms": [_vm_to_spec(names[i], vm) for i, vm in enumerate(self.vms_config)],
             "networks": self.sdn_config,
         }
+        if self.sdn_config == "auto":
+            # evals for that plugin expect to reach the world from the automatic network
+            spec["native"] = {"auto_snat": True}
         if isinstance(self.sdn_config, SdnConfig):
             spec["networks"] = _networks_to_spec(self.sdn_config)
         return spec
@@ -188,21 +200,67 @@ def load_instances() -> tuple[ProxmoxInstanceConfig, ...]:
             content = json.load(stream)
         return tuple(ProxmoxInstanceConfig(**entry) for entry in content.get("instances", ()))
     host = os.environ.get("PROXMOX_HOST")
-    if not host:
-        return ()
-    return (
-        ProxmoxInstanceConfig(
-            instance_id="default",
-            pool_id="default",
-            host=host,
-            port=int(os.environ.get("PROXMOX_PORT", DEFAULT_PORT)),
-            user=os.environ.get("PROXMOX_USER", "root"),
-            user_realm=os.environ.get("PROXMOX_REALM", "pam"),
-            password=SecretStr(os.environ.get("PROXMOX_PASSWORD", "password")),
-            node=os.environ.get("PROXMOX_NODE", "proxmox"),
-            verify_tls=os.environ.get("PROXMOX_VERIFY_TLS", "1") == "1",
-        ),
+    return (_instance_of_environment(host),) if host else ()
+
+
+def access_for(config: ProxmoxSandboxEnvironmentConfig) -> dict[str, Any]:
+    """The servers for a sandbox as the daemon takes them: with their secrets."""
+    instances = load_instances()
+    if config.host:
+        instances = (_instance_of_config(config),)
+    if not instances:
+        raise PrerequisiteError(
+            "sandbox proxmox: no server is configured; set PROXMOX_HOST, PROXMOX_USER, "
+            "PROXMOX_PASSWORD and PROXMOX_NODE, or PROXMOX_CONFIG_FILE"
+        )
+    return {"instances": [_instance_to_json(instance) for instance in instances]}
+
+
+def _instance_of_environment(host: str) -> ProxmoxInstanceConfig:
+    token = os.environ.get("PROXMOX_TOKEN")
+    places = os.environ.get("PROXMOX_MAX_SANDBOXES")
+    return ProxmoxInstanceConfig(
+        instance_id="default",
+        pool_id="default",
+        host=host,
+        port=int(os.environ.get("PROXMOX_PORT", DEFAULT_PORT)),
+        user=os.environ.get("PROXMOX_USER", "root"),
+        user_realm=os.environ.get("PROXMOX_REALM", "pam"),
+        password=None if token else SecretStr(os.environ.get("PROXMOX_PASSWORD", "password")),
+        token=SecretStr(token) if token else None,
+        node=os.environ.get("PROXMOX_NODE", "proxmox"),
+        verify_tls=os.environ.get("PROXMOX_VERIFY_TLS", "1") == "1",
+        fingerprint=os.environ.get("PROXMOX_FINGERPRINT") or None,
+        iso_storage=os.environ.get("PROXMOX_ISO_STORAGE") or None,
+        import_storage=os.environ.get("PROXMOX_IMPORT_STORAGE") or None,
+        max_sandboxes=int(places) if places else None,
     )
+
+
+def _instance_of_config(config: ProxmoxSandboxEnvironmentConfig) -> ProxmoxInstanceConfig:
+    """The server that an eval names itself; what it leaves out comes from the environment."""
+    assert config.host is not None
+    given = {
+        name: value
+        for name in ("port", "user", "user_realm", "password", "node", "verify_tls")
+        if (value := getattr(config, name)) is not None
+    }
+    return _instance_of_environment(config.host).model_copy(
+        update={"pool_id": config.instance_pool_id, **given}
+    )
+
+
+def _instance_to_json(instance: ProxmoxInstanceConfig) -> dict[str, Any]:
+    entry = instance.model_dump(mode="json", exclude_none=True)
+    for name in ("password", "token"):
+        secret = getattr(instance, name)
+        if secret is not None:
+            entry[name] = secret.get_secret_value()
+    entry["extra_headers"] = [
+        {"name": header.name, "value": header.value.get_secret_value()}
+        for header in instance.extra_headers
+    ]
+    return entry
 
 
 def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
     @override
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
         spec = cls._spec(config)
+        cls.access(cls.parse_config(config))  # what is wrong with it is said before the samples
         try:
             connection = await connect()
             try:
