@@ -207,18 +207,19 @@ async def address_add(call: Call) -> Any:
 @route("PUT /cluster/sdn/vnets/{vnet}/ips", "/sdn/zones/{zone}/{vnet}", "SDN.Allocate")
 async def address_change(call: Call) -> Any:
     sdn = call.app.sdn
-    old = sdn.delete_mac(call["vnet"], call.get("mac", ""))
+    mac = call.get("mac", "")
+    old = sdn.free_card(call["vnet"], mac)
     try:
-        sdn.add_address(call["vnet"], call["ip"], call.get("mac", ""), call.get("vmid", 0))
+        sdn.add_address(call["vnet"], call["ip"], mac, call.get("vmid", 0))
     except Exception:
-        for address in old:
-            sdn.add_address(call["vnet"], address, call.get("mac", ""), call.get("vmid", 0))
+        if old:
+            sdn.add_address(call["vnet"], old, mac, call.get("vmid", 0))
         raise
 
 
 @route("DELETE /cluster/sdn/vnets/{vnet}/ips", "/sdn/zones/{zone}/{vnet}", "SDN.Allocate")
 async def address_delete(call: Call) -> Any:
-    call.app.sdn.delete_mac(call["vnet"], call.get("mac", ""))
+    call.app.sdn.delete_address(call["vnet"], call["ip"], call.get("mac", ""))
 
 
 @route("GET /nodes/{node}/sdn/zones")

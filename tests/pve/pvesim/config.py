@@ -6,7 +6,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from .errors import bad_parameters, fail
+from .errors import ApiError, bad_parameters, fail
 from .formats import normal_tags, split_list
 from .state import DRIVE, GIB, NET, Vm, normal_net
 
@@ -154,8 +154,15 @@ class Configurer:
         self.vm.config[key] = new
         parts = split_list(new, "model")
         mac = next(iter(parts.values()))
-        if parts.get("bridge"):
-            self.app.sdn.next_address(self.vm, parts["bridge"], mac)
+        same = old and split_list(str(old), "model").get("bridge") == parts.get("bridge")
+        if parts.get("bridge") and not (same and mac in str(old)):
+            try:
+                self.app.sdn.connect_card(self.vm, parts["bridge"], mac)
+            except ApiError as why:
+                # While a VM is being made this is only a line in the task's log.
+                if not self.vm.creating:
+                    del self.vm.config[key]
+                    raise bad_parameters({key: why.message}) from None
 
     def free_net(self, text: str, keep: str = "") -> None:
         parts = split_list(text, "model")
@@ -164,7 +171,7 @@ class Configurer:
         if kept and kept.get("bridge") == parts.get("bridge") and mac == next(iter(kept.values())):
             return
         if parts.get("bridge"):
-            self.app.sdn.delete_mac(parts["bridge"], mac)
+            self.app.sdn.free_card(parts["bridge"], mac)
 
     def make_drive(self, key: str, text: str) -> str:
         parts = split_list(text, "file")

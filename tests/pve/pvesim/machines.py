@@ -46,7 +46,7 @@ class Machines:
             if bridge and not self.app.sdn.bridge_exists(vm.node, bridge):
                 raise TaskFailed(f"bridge '{bridge}' does not exist")
             if bridge:
-                self.app.sdn.next_address(vm, bridge, next(iter(parts.values())))
+                self.app.sdn.start_card(vm, bridge, next(iter(parts.values())))
             task.say(f"{key} is on {bridge}")
         for parts in vm.drives().values():
             volid = parts.get("file", "")

@@ -22,6 +22,8 @@ class Sdn:
         self.running: dict[str, Config] = copy.deepcopy(self.config)
         # zone -> network -> address -> {mac, vmid, hostname, gateway}
         self.ipam: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        # What is remembered of each card's address: see address_of_card.
+        self.cards: dict[str, str | None] = {}
         # What each node's interfaces really are: zones whose reload went well.
         self.loaded: dict[str, set[str]] = {name: set() for name in state.nodes}
         self.failed: dict[str, set[str]] = {name: set() for name in state.nodes}
@@ -260,28 +262,47 @@ class Sdn:
         zone = self.config["zones"].get(entry["zone"], {}) if entry else {}
         return str(entry["zone"]) if entry and zone.get("ipam") and zone.get("dhcp") else ""
 
-    def delete_mac(self, vnet: str, mac: str) -> list[str]:
-        """Addresses of a network card, which are free then. Letters count: aa is not AA."""
-        zone = self.with_dhcp(vnet)
-        gone = []
-        for addresses in self.ipam.get(zone, {}).values():
-            for address in [key for key, entry in addresses.items() if entry.get("mac") == mac]:
-                del addresses[address]
-                gone.append(address)
-        return gone
+    def delete_address(self, vnet: str, address: str, mac: str) -> None:
+        addresses = self.addresses_of(vnet, address)
+        if address not in addresses:
+            raise fail(f"IP '{address}' does not exist in IPAM DB")
+        del addresses[address]
+        self.cards.pop(mac, None)
 
-    def has_mac(self, vnet: str, mac: str) -> bool:
-        zone = self.with_dhcp(vnet)
-        return any(
-            entry.get("mac") == mac
-            for addresses in self.ipam.get(zone, {}).values()
-            for entry in addresses.values()
-        )
+    def address_of_card(self, vnet: str, mac: str) -> str | None:
+        """The address of a network card, by a cache that remembers also that there was none.
 
-    def next_address(self, vm: Vm, vnet: str, mac: str) -> None:
-        """As a network card gets one when it is configured or started."""
+        Only addresses that were given out enter it by themselves; others when they are looked for.
+        Letters count: aa is not AA.
+        """
         zone = self.with_dhcp(vnet)
-        if not zone or self.has_mac(vnet, mac):
+        if not zone:
+            return None
+        if mac not in self.cards:
+            self.cards[mac] = next(
+                (
+                    address
+                    for addresses in self.ipam.get(zone, {}).values()
+                    for address, entry in sorted(addresses.items())
+                    if entry.get("mac") == mac
+                ),
+                None,
+            )
+        return self.cards[mac]
+
+    def free_card(self, vnet: str, mac: str) -> str | None:
+        """The card is gone from the vnet: so is the address that is known of it."""
+        address = self.address_of_card(vnet, mac)
+        if address:
+            for addresses in self.ipam.get(self.with_dhcp(vnet), {}).values():
+                addresses.pop(address, None)
+            del self.cards[mac]
+        return address
+
+    def connect_card(self, vm: Vm, vnet: str, mac: str) -> None:
+        """A new card gets the next address, whether it has one already or not."""
+        zone = self.with_dhcp(vnet)
+        if not zone:
             return
         tried = False
         for _, subnet in sorted(self.running["subnets"].items()):
@@ -295,9 +316,15 @@ class Sdn:
                 free = first_free(parse_range(text), addresses)
                 if free:
                     addresses[free] = {"mac": mac, "vmid": vm.vmid, "hostname": vm.name()}
+                    self.cards[mac] = free
                     return
         if tried:
             raise fail(f"can't find any free ip in zone {zone} for IPv4 at Vnets.pm line 141.")
+
+    def start_card(self, vm: Vm, vnet: str, mac: str) -> None:
+        """The VM starts: its card must have an address now, which DHCP hands out."""
+        if not self.address_of_card(vnet, mac):
+            self.connect_card(vm, vnet, mac)
 
     def rows(self) -> list[dict[str, Any]]:
         rows = []

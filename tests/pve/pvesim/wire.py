@@ -106,11 +106,10 @@ class Wire:
 
     def lease(self, mac: str) -> tuple[dict[str, Any], str] | None:
         """The subnet and the address that the IPAM has for a card."""
+        known = self.app.sdn.address_of_card(self.bridge, mac.upper())
         for subnet in self.subnets():
-            addresses = self.app.sdn.ipam.get(subnet["zone"], {}).get(subnet["cidr"], {})
-            for address, entry in addresses.items():
-                if str(entry.get("mac", "")).lower() == mac and self.app.sdn.with_dhcp(self.bridge):
-                    return subnet, address
+            if known and ipaddress.ip_address(known) in ipaddress.ip_network(subnet["cidr"]):
+                return subnet, known
         return None
 
     def dhcp(self, message: bytes) -> None:
