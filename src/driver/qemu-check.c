@@ -88,10 +88,6 @@ int qemu_check_spec(const struct driver_env *env, const struct sandbox_spec *spe
 	if (json_object_size(spec->native))
 		return spec_unsupported(
 			e, "native", "the qemu driver takes native settings for each VM only");
-	for (size_t i = 0; i < spec->networks.n_vnets; i++)
-		if (spec->networks.vnets[i].egress.mode != SPEC_EGRESS_DENY)
-			return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
-				"the qemu driver has no way out yet");
 	for (size_t i = 0; i < spec->n_vms; i++)
 		if (check_vm(env, &spec->vms[i], i, e) < 0)
 			return -1;

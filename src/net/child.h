@@ -10,10 +10,11 @@
 struct child {
 	const char *what; /* for messages */
 	struct strv argv;
-	int netns;     /* where it runs; -1: where we are */
-	int log_fd;    /* its stdout and stderr */
-	unsigned ends; /* since it last ran for long */
-	int64_t since; /* of the present run */
+	int netns;         /* where it runs; -1: where we are */
+	struct proc_fd fd; /* one file that it inherits; as 0: none */
+	int log_fd;        /* its stdout and stderr */
+	unsigned ends;     /* since it last ran for long */
+	int64_t since;     /* of the present run */
 	struct proc proc;
 };
 

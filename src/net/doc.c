@@ -46,6 +46,93 @@ static int add_dhcp(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
+/* Names of the VMs that have an address there; the first NIC counts. */
+static json_t *names_of(const struct net_plan *p, size_t vnet)
+{
+	json_t *names = json_object();
+
+	for (size_t i = 0; names && i < p->n_nics; i++) {
+		const struct net_nic *n = &p->nics[i];
+		const char *name = p->spec->vms[n->vm].name;
+		char text[IPV4_TEXT_MAX];
+
+		if (n->vnet == vnet && n->ipv4 && !json_object_get(names, name))
+			json_object_set_new(names, name, json_string(ipv4_text(n->ipv4, text)));
+	}
+	return names;
+}
+
+static json_t *servers_of(const struct net_vnet *v)
+{
+	json_t *list = json_array();
+	char text[IPV4_TEXT_MAX];
+
+	for (size_t i = 0; list && i < v->n_subnets; i++)
+		if (v->subnets[i].server)
+			json_array_append_new(
+				list, json_string(ipv4_text(v->subnets[i].server, text)));
+	return list;
+}
+
+static json_t *domains_of(const struct egress_allow *allow)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; list && i < allow->n_domains; i++)
+		json_array_append_new(list, json_string(allow->domains[i]));
+	return list;
+}
+
+static json_t *cidrs_of(const struct egress_allow *allow)
+{
+	json_t *list = json_array();
+	char text[NET_TEXT_MAX];
+
+	for (size_t i = 0; list && i < allow->n_cidrs; i++)
+		json_array_append_new(list, json_string(ipv4_net_text(allow->cidrs[i], text)));
+	return list;
+}
+
+static int add_dns(json_t *doc, const struct net_plan *p, struct err *e)
+{
+	json_t *all = json_array();
+
+	if (!all || json_object_set_new(doc, "dns", all) < 0)
+		return err_oom(e);
+	for (size_t i = 0; i < p->n_vnets; i++) {
+		const struct net_vnet *v = &p->vnets[i];
+		const struct egress_spec *out = &v->spec->egress;
+		json_t *one;
+
+		if (!v->dns)
+			continue;
+		one = json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:o}", "vnet", v->spec->alias,
+			"way_out", v->way_out, "open", out->mode == SPEC_EGRESS_OPEN, "names",
+			names_of(p, i), "domains", domains_of(&out->allow), "cidrs",
+			cidrs_of(&out->allow), "listen", servers_of(v));
+		if (json_array_append_new(all, one) < 0)
+			return err_oom(e);
+		if (v->way_out && out->mode == SPEC_EGRESS_ALLOW &&
+			json_object_set_new(one, "set", json_sprintf(NET_RULES_DNS_SET, i)) < 0)
+			return err_oom(e);
+	}
+	return 0;
+}
+
+static int add_out(json_t *doc, const struct net_plan *p, struct err *e)
+{
+	char us[IPV4_TEXT_MAX], it[IPV4_TEXT_MAX];
+	json_t *out;
+
+	if (!p->way_out)
+		return 0;
+	out = json_pack("{s:s, s:s, s:i}", "us", ipv4_text(p->link_us, us), "it",
+		ipv4_text(p->link_it, it), "prefix", (int)p->link.prefix);
+	if (json_object_set_new(doc, "out", out) < 0)
+		return err_oom(e);
+	return add_script(out, "links", net_script_out, p, e);
+}
+
 int net_doc(const struct net_plan *p, char **ret, struct err *e)
 {
 	auto_json json_t *doc = json_object();
@@ -54,7 +141,8 @@ int net_doc(const struct net_plan *p, char **ret, struct err *e)
 		return err_oom(e);
 	if (add_script(doc, "links", net_script_links, p, e) < 0 ||
 		add_script(doc, "vlans", net_script_vlans, p, e) < 0 ||
-		add_script(doc, "rules", net_script_rules, p, e) < 0 || add_dhcp(doc, p, e) < 0)
+		add_script(doc, "rules", net_script_rules, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
+		add_dns(doc, p, e) < 0 || add_out(doc, p, e) < 0)
 		return -1;
 	return json_to_str(doc, ret, e);
 }

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/dns.h"
 #include "net/holder-state.h"
 #include "net/msg.h"
 #include "net/netns.h"
+#include "net/out.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
@@ -60,6 +62,11 @@ static int make_network(void *arg, struct err *e)
 	struct op op = op_for_cleanup(STEP_SECONDS);
 	struct holder *h = arg;
 
+	/* First, as it sets others back. Without a way out nothing is forwarded, whatever the rules
+	 * say. */
+	if (write_setting("/proc/sys/net/ipv4/ip_forward",
+		    json_object_get(h->plan, "out") ? "1" : "0", true, e) < 0)
+		return -1;
 	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
 		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)
 			return -1;
@@ -120,5 +127,5 @@ int holder_setup(struct holder *h, struct err *e)
 	if (netns_run(-1, make_network, h, &h->netns, e) < 0)
 		return -1;
 	json_array_foreach(dhcp, i, vnet) if (start_dhcp(h, vnet, e) < 0) return -1;
-	return 0;
+	return dns_start(h, &h->dns, e) < 0 ? -1 : out_start(h, e);
 }

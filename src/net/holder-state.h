@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "net/child.h"
+#include "net/hostaddr.h"
 
 enum { HOLDER_CHILDREN_MAX = 72, HOLDER_WORDS = 400 };
 
@@ -21,6 +22,9 @@ struct holder {
 	char words[HOLDER_WORDS]; /* the last of that */
 	struct child children[HOLDER_CHILDREN_MAX];
 	unsigned n_children;
+	int out;               /* which of them is pasta; -1: none */
+	struct hostaddr hosts; /* fd -1: nobody needs to know */
+	struct dns *dns;
 	struct lease_file leases[HOLDER_CHILDREN_MAX];
 	unsigned n_leases;
 };

@@ -9,9 +9,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "net/dns.h"
 #include "net/holder-state.h"
 #include "net/msg.h"
 #include "net/netns.h"
+#include "net/out.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/str.h"
@@ -91,30 +93,44 @@ static int serve_request(struct holder *h, struct err *e)
 	return net_msg_send(HOLDER_FD_REQUESTS, answer, fd, e);
 }
 
-static int serve_once(struct holder *h, struct err *e)
+static int follow_child(struct holder *h, unsigned i, struct err *e)
 {
-	struct pollfd fds[2 + HOLDER_CHILDREN_MAX] = {
-		{.fd = HOLDER_FD_REQUESTS, .events = POLLIN},
-		{.fd = h->log[0], .events = POLLIN},
-	};
-	unsigned n = 2;
+	if (child_again(&h->children[i], h->words, e) < 0)
+		return -1;
+	return (int)i == h->out ? out_restarted(h, e) : 0;
+}
 
+enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_CHILDREN };
+
+static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
+{
+	unsigned n = AT_CHILDREN, n_dns, at_dns;
+
+	fds[AT_REQUESTS] = (struct pollfd){.fd = HOLDER_FD_REQUESTS, .events = POLLIN};
+	fds[AT_LOG] = (struct pollfd){.fd = h->log[0], .events = POLLIN};
+	fds[AT_HOSTS] = (struct pollfd){.fd = h->hosts.fd, .events = POLLIN};
 	for (unsigned i = 0; i < h->n_children; i++)
 		fds[n++] = (struct pollfd){.fd = h->children[i].proc.pidfd, .events = POLLIN};
-	if (poll(fds, n, -1) < 0)
+	at_dns = n;
+	n_dns = dns_poll(h->dns, fds + n);
+	if (poll(fds, n + n_dns, dns_timeout(h->dns)) < 0)
 		return errno == EINTR ? 0 : err_sys(e, errno, "poll");
-	if (fds[1].revents)
+	if (fds[AT_LOG].revents)
 		hear_children(h);
+	/* First of all: nothing may be answered or opened by what was true before. */
+	if (fds[AT_HOSTS].revents && out_follow_host(h, e) < 0)
+		return -1;
 	for (unsigned i = 0; i < h->n_children; i++)
-		if (fds[2 + i].revents && child_again(&h->children[i], h->words, e) < 0)
+		if (fds[AT_CHILDREN + i].revents && follow_child(h, i, e) < 0)
 			return -1;
-	if (fds[0].revents)
-		return serve_request(h, e);
-	return 0;
+	dns_serve(h->dns, fds + at_dns, n_dns);
+	return fds[AT_REQUESTS].revents ? serve_request(h, e) : 0;
 }
 
 static int run(struct holder *h, struct err *e)
 {
+	auto_free struct pollfd *fds = NULL;
+
 	if (pipe2(h->log, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_sys(e, errno, "pipe");
 	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0 ||
@@ -122,11 +138,14 @@ static int run(struct holder *h, struct err *e)
 		return -1;
 	if (holder_setup(h, e) < 0) {
 		hear_children(h);
-		return -1;
+		return *h->words ? err_wrap(e, "%s", h->words) : -1;
 	}
 	if (tell("ready", NULL, e) < 0)
 		return -1;
-	while (serve_once(h, e) == 0)
+	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + DNS_POLL_MAX, sizeof(*fds));
+	if (!fds)
+		return err_oom(e);
+	while (serve_once(h, fds, e) == 0)
 		;
 	return -1;
 }
@@ -142,7 +161,7 @@ int holder_main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_NAME, "net-holder");
-	h->netns = -1;
+	h->netns = h->out = h->hosts.fd = -1;
 	run(h, &e);
 	if (tell("failed", &e, &ignored) < 0)
 		_exit(2); /* nobody is left to tell */

@@ -7,26 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "net/never.h"
 #include "net/script.h"
 #include "util/auto.h"
 
 #define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
 #define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
 
-/* Private networks: the laboratory's own. Only a policy that names one of them leads there. */
-static const struct ipv4_net private_nets[] = {
-	{0x0a000000, 8},
-	{0x64400000, 10},
-	{0xac100000, 12},
-	{0xc0a80000, 16},
-	{0xc6120000, 15},
-};
-
-#define DNS_RULE "meta l4proto { tcp, udp } th dport 53 accept\n"
-#define NEVER                                                                                      \
-	"0.0.0.0/8, 100.100.100.200, 127.0.0.0/8, 168.63.129.16, 169.254.0.0/16, 192.0.0.0/24, "   \
-	"192.88.99.0/24, 224.0.0.0/3"
-
+#define DNS_RULE "udp dport 53 accept\n"
 /* Counters tell what was refused; the answer is an ICMP error, so that nobody waits for nothing. */
 #define REFUSE                                                                                     \
 	"\tchain refuse {\n"                                                                       \
@@ -42,35 +30,33 @@ static const struct ipv4_net private_nets[] = {
 	"\t\tdrop\n"                                                                               \
 	"\t}\n"
 
-static bool is_private(struct ipv4_net net)
+static int add_list(const struct ipv4_net *nets, size_t n, struct buf *b, struct err *e)
 {
-	for (size_t i = 0; i < ARRAY_LEN(private_nets); i++)
-		if (net.prefix >= private_nets[i].prefix && ipv4_net_has(private_nets[i], net.addr))
-			return true;
-	return false;
+	for (size_t i = 0; i < n; i++)
+		if (buf_printf(b, e, "%s%s%s", i ? ", " : "\t\telements = { ", NET(nets[i]),
+			    i + 1 == n ? " }\n\t}\n" : "") < 0)
+			return -1;
+	return 0;
 }
 
 static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 {
-	if (buf_printf(b, e,
-		    "\tset host {\n\t\ttype ipv4_addr\n\t\tflags "
-		    "interval\n\t\tauto-merge\n\t}\n"
-		    "\tset never {\n\t\ttype ipv4_addr\n\t\tflags interval\n"
-		    "\t\telements = { " NEVER " }\n\t}\n"
-		    "\tset private {\n\t\ttype ipv4_addr\n\t\tflags interval\n"
-		    "\t\telements = { ") < 0)
-		return -1;
-	for (size_t i = 0; i < ARRAY_LEN(private_nets); i++)
-		if (buf_printf(b, e, "%s%s", i ? ", " : "", NET(private_nets[i])) < 0)
-			return -1;
 	if (buf_add_str(b,
-		    " }\n\t}\n\tset refused {\n"
+		    "\tset host {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t\tauto-merge\n\t}\n"
+		    "\tset never {\n\t\ttype ipv4_addr\n\t\tflags interval\n",
+		    e) < 0 ||
+		add_list(net_never, net_n_never, b, e) < 0 ||
+		buf_add_str(b, "\tset private {\n\t\ttype ipv4_addr\n\t\tflags interval\n", e) <
+			0 ||
+		add_list(net_private, net_n_private, b, e) < 0)
+		return -1;
+	if (buf_add_str(b,
+		    "\tset refused {\n"
 		    "\t\ttype ifname . ipv4_addr . ipv4_addr . inet_proto . inet_service\n"
 		    "\t\tflags dynamic\n\t\tsize 4096\n\t\tcounter\n\t}\n"
 		    "\tset refused_other {\n"
 		    "\t\ttype ifname . ipv4_addr . ipv4_addr . inet_proto\n"
-		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t"
-		    "}\n",
+		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t}\n",
 		    e) < 0)
 		return -1;
 	for (size_t i = 0; i < p->n_vnets; i++)
@@ -162,7 +148,7 @@ static int add_cidrs(
 	const struct egress_allow *allow, bool named_private, struct buf *b, struct err *e)
 {
 	for (size_t i = 0; i < allow->n_cidrs; i++)
-		if (is_private(allow->cidrs[i]) == named_private &&
+		if (net_is_private(allow->cidrs[i]) == named_private &&
 			add_accept(allow, NET(allow->cidrs[i]), b, e) < 0)
 			return -1;
 	return 0;

@@ -133,24 +133,20 @@ static int check_domains(const struct egress_allow *allow, size_t i, struct err 
 static int check_egress(const struct vnet_spec *vnet, size_t i, struct err *e)
 {
 	const struct egress_spec *out = &vnet->egress;
-	bool gateway = false;
+	bool snat = false;
 
-	for (size_t k = 0; k < vnet->n_subnets; k++) {
-		gateway |= vnet->subnets[k].gateway != 0;
-		if (vnet->subnets[k].snat && out->mode == SPEC_EGRESS_DENY)
-			return spec_err(e, SPEC_PLACE(PLACE_OF_SUBNET ".snat", i, k),
-				"the network's egress is \"deny\", so there is nothing to "
-				"translate");
-	}
+	for (size_t k = 0; k < vnet->n_subnets; k++)
+		snat |= vnet->subnets[k].snat;
 	if (out->mode == SPEC_EGRESS_DENY)
 		return 0;
-	if (!gateway)
-		return spec_err(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
-			"needs a subnet with a gateway");
 	if (out->mode == SPEC_EGRESS_ALLOW && out->allow.n_domains + out->allow.n_cidrs == 0)
 		return spec_err(e, SPEC_PLACE("networks.vnets[%zu].egress.allow", i),
 			"names no domain and no network; for none write \"deny\"");
-	return check_domains(&out->allow, i, e);
+	if (check_domains(&out->allow, i, e) < 0)
+		return -1;
+	return snat ? 0
+		    : spec_err(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
+			      "needs a subnet with snat: true; without one there is no way out");
 }
 
 int spec_check_networks(const struct sandbox_spec *s, struct err *e)

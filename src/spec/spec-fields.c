@@ -125,7 +125,7 @@ static const struct shape vnet_shape = {
 		{"dhcp", FIELD_BOOL, AT(vnet_spec, dhcp),
 			.help = "Serve DHCP and DNS here. Absent: as networks.dhcp says."},
 		{"egress", FIELD_PART, AT(vnet_spec, egress), .shape = &egress_shape,
-			.help = "Absent: \"open\" if a subnet has snat, else \"deny\"."},
+			.help = "Absent: \"deny\". Anything else needs a subnet with snat."},
 		{"subnets", LIST_AT(vnet_spec, subnets), .preset = "[]", .max = 16,
 			PART_ITEM(subnet_shape),
 			.help = "None: a bare switch; the VMs sort out addresses themselves."}),

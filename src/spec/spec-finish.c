@@ -28,12 +28,6 @@ static void finish_vnet(struct vnet_spec *vnet, const json_t *j, bool dhcp)
 {
 	if (not_given(j, "dhcp"))
 		vnet->dhcp = dhcp;
-	if (!not_given(j, "egress"))
-		return;
-	/* Whoever asks for address translation wants to get out. */
-	for (size_t i = 0; i < vnet->n_subnets; i++)
-		if (vnet->subnets[i].snat)
-			vnet->egress.mode = SPEC_EGRESS_OPEN;
 }
 
 static int finish_networks(struct sandbox_spec *s, const json_t *j, struct err *e)

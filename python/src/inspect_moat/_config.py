@@ -254,7 +254,8 @@ class Vnet(SpecModel):
         alias: the name by which network cards refer to it.
         vlan_aware: let VLAN tags through.
         dhcp: serve DHCP and DNS; as `Networks.dhcp` says if left out.
-        egress: "deny", "open", or what is allowed. If left out, "open" if a subnet has `snat`.
+        egress: "deny", "open", or what is allowed. If left out, "deny".
+            Anything else needs a subnet with `snat`.
         subnets: its IP networks. Without any it is a bare switch.
     """
 

@@ -1,0 +1,201 @@
+#include "net/zone.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "net/never.h"
+#include "net/plan.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+static int load_names(struct zone *z, const json_t *names, struct err *e)
+{
+	const char *name;
+	json_t *addr;
+
+	z->names = calloc(json_object_size(names) + 1, sizeof(*z->names));
+	if (!z->names)
+		return err_oom(e);
+	json_object_foreach((json_t *)names, name, addr)
+	{
+		struct zone_name *n = &z->names[z->n_names];
+
+		n->name = name;
+		if (ipv4_parse(json_string_value(addr), &n->addr, e) < 0)
+			return -1;
+		z->n_names++;
+	}
+	return 0;
+}
+
+static int load_policy(struct zone *z, const json_t *domains, const json_t *cidrs, struct err *e)
+{
+	const json_t *one;
+	size_t i;
+
+	z->domains = calloc(json_array_size(domains) + 1, sizeof(*z->domains));
+	z->cidrs = calloc(json_array_size(cidrs) + 1, sizeof(*z->cidrs));
+	z->refusals = calloc(ZONE_REFUSALS_MAX, sizeof(*z->refusals));
+	if (!z->domains || !z->cidrs || !z->refusals)
+		return err_oom(e);
+	json_array_foreach(domains, i, one) z->domains[z->n_domains++] = json_string_value(one);
+	json_array_foreach(cidrs, i, one)
+	{
+		if (ipv4_net_parse(json_string_value(one), &z->cidrs[z->n_cidrs], e) < 0)
+			return -1;
+		z->n_cidrs++;
+	}
+	return 0;
+}
+
+int zone_load(struct zone *z, const json_t *j, struct err *e)
+{
+	json_t *names, *domains, *cidrs, *listen;
+	int way_out, open;
+
+	if (json_get((json_t *)j, "dns", e, "{s:s, s?s, s:b, s:b, s:o, s:o, s:o, s:o}", "vnet",
+		    &z->vnet, "set", &z->set, "way_out", &way_out, "open", &open, "names", &names,
+		    "domains", &domains, "cidrs", &cidrs, "listen", &listen) < 0)
+		return -1;
+	z->way_out = way_out;
+	z->open = open;
+	return load_names(z, names, e) < 0 ? -1 : load_policy(z, domains, cidrs, e);
+}
+
+void zone_free(struct zone *z)
+{
+	free(z->names);
+	free(z->domains);
+	free(z->cidrs);
+	free(z->refusals);
+}
+
+void zone_refuse(struct zone *z, const char *name, const char *why)
+{
+	struct zone_refusal *r;
+
+	z->refused++;
+	for (unsigned i = 0; i < z->n_refusals; i++) {
+		r = &z->refusals[i];
+		if (strcmp(r->name, name) == 0 && strcmp(r->why, why) == 0) {
+			r->count++;
+			r->last = time(NULL);
+			return;
+		}
+	}
+	r = &z->refusals[z->next_refusal];
+	z->next_refusal = (z->next_refusal + 1) % ZONE_REFUSALS_MAX;
+	if (z->n_refusals < ZONE_REFUSALS_MAX)
+		z->n_refusals++;
+	*r = (struct zone_refusal){.count = 1, .last = time(NULL)};
+	snprintf(r->name, sizeof(r->name), "%s", name);
+	snprintf(r->why, sizeof(r->why), "%s", why);
+}
+
+json_t *zone_refusals(const struct zone *z)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; list && i < z->n_refusals; i++) {
+		const struct zone_refusal *r = &z->refusals[i];
+
+		if (json_array_append_new(
+			    list, json_pack("{s:s, s:s, s:s, s:i, s:I}", "vnet", z->vnet, "name",
+					  r->name, "why", r->why, "count", (int)r->count, "last",
+					  (json_int_t)r->last)) < 0) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	return list;
+}
+
+/* "victim" and "victim.internal" are the same. */
+static bool is_local_name(const char *asked, const char *name)
+{
+	size_t n = strlen(name);
+
+	return strncasecmp(asked, name, n) == 0 &&
+	       (!asked[n] || strcmp(asked + n, "." NET_DOMAIN) == 0);
+}
+
+static const struct zone_name *find_name(const struct zone *z, const char *asked)
+{
+	for (size_t i = 0; i < z->n_names; i++)
+		if (is_local_name(asked, z->names[i].name))
+			return &z->names[i];
+	return NULL;
+}
+
+static const struct zone_name *find_addr(const struct zone *z, uint32_t addr)
+{
+	for (size_t i = 0; i < z->n_names; i++)
+		if (z->names[i].addr == addr)
+			return &z->names[i];
+	return NULL;
+}
+
+/* Names of which only we could know anything: single words, and what is below our own domain. */
+static bool is_ours_alone(const char *name)
+{
+	return !strchr(name, '.') || dns_name_matches(name, "*." NET_DOMAIN) ||
+	       dns_name_matches(name, "*.local") || dns_name_matches(name, "*.localhost");
+}
+
+static bool is_allowed(const struct zone *z, const char *name)
+{
+	if (z->open)
+		return true;
+	for (size_t i = 0; i < z->n_domains; i++)
+		if (dns_name_matches(name, z->domains[i]))
+			return true;
+	return false;
+}
+
+int zone_answer(struct zone *z, struct bytes query, const struct dns_question *q,
+	enum zone_verdict *ret_verdict, struct buf *ret, struct err *e)
+{
+	const struct zone_name *n = find_name(z, q->name);
+	char full[DNS_NAME_MAX];
+	uint32_t addr;
+
+	*ret_verdict = ZONE_ANSWERED;
+	if (n)
+		return dns_make_answer(query, q, DNS_OK,
+			q->type == DNS_A || q->type == DNS_ANY ? n->addr : 0, NULL, ret, e);
+	if (q->type == DNS_PTR && dns_reverse_name(q->name, &addr) &&
+		(n = find_addr(z, addr)) != NULL) {
+		snprintf(full, sizeof(full), "%.200s." NET_DOMAIN, n->name);
+		return dns_make_answer(query, q, DNS_OK, 0, full, ret, e);
+	}
+	if (is_ours_alone(q->name))
+		return dns_make_answer(query, q, DNS_NXDOMAIN, 0, NULL, ret, e);
+	if (!z->way_out || !is_allowed(z, q->name)) {
+		zone_refuse(z, q->name, "name not allowed");
+		return dns_make_answer(query, q, DNS_REFUSED, 0, NULL, ret, e);
+	}
+	/* IPv6 leads nowhere: saying so at once is better than a guest that tries it. */
+	if (q->type == DNS_AAAA)
+		return dns_make_answer(query, q, DNS_OK, 0, NULL, ret, e);
+	*ret_verdict = ZONE_ASK_OUTSIDE;
+	return 0;
+}
+
+bool zone_accepts(const struct zone *z, const struct dns_answer *a,
+	bool (*is_host)(void *arg, uint32_t addr), void *arg)
+{
+	for (unsigned i = 0; i < a->n_addrs; i++) {
+		bool named = false;
+
+		if (net_is_never(a->addrs[i]) || is_host(arg, a->addrs[i]))
+			return false;
+		for (size_t k = 0; k < z->n_cidrs; k++)
+			named |= net_is_private(z->cidrs[k]) &&
+				 ipv4_net_has(z->cidrs[k], a->addrs[i]);
+		if (!named && net_is_private((struct ipv4_net){a->addrs[i], 32}))
+			return false;
+	}
+	return true;
+}
