@@ -63,7 +63,7 @@ def start_web_server() -> Solver:
 def wget(path: str) -> str:
     """A command line that gives the network a moment to come up."""
     tries = "for n in 1 2 3 4 5 6 7 8 9 10"
-    return f"{tries}; do wget -q -T 5 -O - http://{VICTIM}{path} && exit; sleep 2; done; exit 1"
+    return f"{tries}; do timeout 5 wget -q -O - http://{VICTIM}{path} && exit; sleep 2; done; exit 1"
 
 
 @task

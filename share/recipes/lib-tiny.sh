@@ -2,7 +2,7 @@
 # lib-tiny.sh - the tiny system as a directory tree. Sourced after lib-linux.sh by tiny.sh, tiny-disk.sh.
 
 # What virtual machines have for hardware, on QEMU and elsewhere.
-TINY_MODULES='virtio_pci virtio_mmio virtio_console virtio_net virtio_blk virtio_scsi virtio-rng
+TINY_MODULES='virtio_pci virtio_mmio virtio_console virtio_net 8021q virtio_blk virtio_scsi virtio-rng
 	virtio_balloon virtio_input e1000 e1000e vmxnet3 8139cp ahci ata_piix ata_generic sd_mod sr_mod
 	sym53c8xx vmw_pvscsi nvme ext4 isofs vfat nls_cp437 nls_ascii nls_utf8 overlay loop bridge veth tun
 	crc32c_generic crc32c_intel crct10dif_generic crc64_rocksoft vmgenid af_packet

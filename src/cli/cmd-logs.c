@@ -1,5 +1,64 @@
+#include <stdio.h>
+
 #include "cli/stream.h"
+#include "cli/table.h"
 #include "util/auto.h"
+
+static int add_name(struct table *t, const json_t *r, struct err *e)
+{
+	char count[24];
+
+	snprintf(count, sizeof(count), "%.0f", get_num(r, "count"));
+	return table_row(t,
+		(const char *[]){get_str(r, "vnet"), "-", get_str(r, "name"), "dns", "-", count,
+			get_str(r, "why")},
+		e);
+}
+
+static int add_connection(struct table *t, const json_t *r, struct err *e)
+{
+	const json_t *protocol = json_object_get(r, "protocol");
+	char count[24], port[24] = "-", number[24];
+
+	snprintf(count, sizeof(count), "%.0f", get_num(r, "count"));
+	if (json_is_integer(json_object_get(r, "port")))
+		snprintf(port, sizeof(port), "%.0f", get_num(r, "port"));
+	snprintf(number, sizeof(number), "%.0f", get_num(r, "protocol"));
+	return table_row(t,
+		(const char *[]){get_str(r, "vnet"), get_str(r, "from"), get_str(r, "to"),
+			json_is_string(protocol) ? get_str(r, "protocol") : number, port, count,
+			"not allowed"},
+		e);
+}
+
+/* What a sandbox's networks refused: names that were asked for, and where packets wanted to go. */
+static int print_refused(struct cli *cli, struct err *e)
+{
+	static const char *const heads[] = {
+		"NETWORK", "FROM", "TO", "PROTOCOL", "PORT", "COUNT", "WHY", NULL};
+	auto_json json_t *args = cli_target(cli, cli->args->operands[0], e), *net = NULL;
+	auto_table struct table *t = NULL;
+	const json_t *refused;
+	json_t *one;
+	size_t i;
+
+	if (!args)
+		return -1;
+	json_object_del(args, "vm"); /* it is the sandbox's */
+	if (cli_ask(cli, "net.show", take_ptr(&args), &net, e) < 0)
+		return -1;
+	refused = json_object_get(net, "refused");
+	if (cli->json)
+		return print_json(&cli->screen, refused, e);
+	if (table_new(heads, &t, e) < 0)
+		return -1;
+	json_array_foreach(
+		json_object_get(refused, "names"), i, one) if (add_name(t, one, e) < 0) return -1;
+	json_array_foreach(json_object_get(refused, "connections"), i,
+		one) if (add_connection(t, one, e) < 0) return -1;
+	table_print(t, &cli->screen);
+	return EXIT_OK;
+}
 
 static int cmd_logs_run(struct cli *cli, struct err *e)
 {
@@ -9,6 +68,10 @@ static int cmd_logs_run(struct cli *cli, struct err *e)
 	auto_stream struct stream s = {.cli = cli, .keep = cli->json};
 	struct call call = {.op = "logs", .data = stream_data, .arg = &s};
 
+	if (args_has(a, "net"))
+		return args_has(a, "follow") || args_has(a, "qemu")
+			       ? args_fail(e, "--net excludes --follow and --qemu")
+			       : print_refused(cli, e);
 	if (cli->json && args_has(a, "follow"))
 		return args_fail(e, "--json and --follow exclude each other");
 	args = cli_target(cli, a->operands[0], e);
@@ -30,6 +93,7 @@ static int cmd_logs_run(struct cli *cli, struct err *e)
 static const struct opt logs_opts[] = {
 	{'f', "follow", NULL, "go on as the log grows, until interrupted"},
 	{0, "qemu", NULL, "QEMU's own messages instead of the serial console"},
+	{0, "net", NULL, "what the sandbox's networks refused, instead"},
 	{0, "vm", "NAME", "of this machine of the sandbox"},
 	{0},
 };
@@ -38,11 +102,12 @@ const struct cmd cmd_logs = {
 	.name = "logs",
 	.group = "Sandboxes:",
 	.synopsis = "SANDBOX",
-	.summary = "show the serial console of a machine",
+	.summary = "show the serial console of a machine, or what the networks refused",
 	.about = "On a terminal, control characters are escaped: the guest wrote them.",
 	.examples = "  moat logs 3f9c\n"
 		    "  moat logs -f --vm router 3f9c\n"
-		    "  moat logs --qemu 3f9c",
+		    "  moat logs --qemu 3f9c\n"
+		    "  moat logs --net 3f9c",
 	.opts = logs_opts,
 	.min = 1,
 	.max = 1,

@@ -113,6 +113,15 @@ struct driver_ops {
 	/* A file that grows while the VM runs and may be replaced by an empty one when it gets
 	 * large. */
 	int (*log_path)(struct box *b, unsigned vm, enum box_log which, char **ret, struct err *e);
+	/* NULL: this driver does not look into its networks. What net_show tells is in
+	 * docs/protocol.md; net_capture gives pcap to output until the op ends. */
+	int (*net_show)(struct box *b, const struct op *op, json_t **ret, struct err *e);
+	int (*net_forward)(struct box *b, const struct op *op, unsigned vm, unsigned port,
+		unsigned host_port, json_t **ret, struct err *e);
+	int (*net_unforward)(struct box *b, const struct op *op, unsigned host_port, struct err *e);
+	int (*net_capture)(struct box *b, const struct op *op, const char *vnet,
+		int (*output)(void *arg, struct bytes data, struct err *e), void *arg,
+		struct err *e);
 	/* NULL: this driver has no snapshots. */
 	int (*snapshot)(struct box *b, const struct op *op, const char *name, struct err *e);
 	int (*restore)(struct box *b, const struct op *op, const char *name, struct err *e);

@@ -16,6 +16,7 @@
 #include "driver/qemu-net.h"
 #include "driver/qemu-vm.h"
 #include "guest/wire.h"
+#include "net/show.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
@@ -433,6 +434,46 @@ static int qemu_log_path(
 		vm_of(box, vm)->spec->name, which == BOX_LOG_CONSOLE ? "console.log" : "qemu.log");
 }
 
+static int net_of(struct box *box, struct net **ret, struct err *e)
+{
+	*ret = ((struct qemu_box *)box)->net;
+	return *ret ? 0
+		    : err_set(e, ERR_UNSUPPORTED,
+			      "sandbox %s has no network that could be looked into",
+			      ((struct qemu_box *)box)->id);
+}
+
+static int qemu_net_show(struct box *box, const struct op *op, json_t **ret, struct err *e)
+{
+	struct net *net;
+
+	return net_of(box, &net, e) < 0 ? -1 : net_show(net, op, ret, e);
+}
+
+static int qemu_net_forward(struct box *box, const struct op *op, unsigned vm, unsigned port,
+	unsigned host_port, json_t **ret, struct err *e)
+{
+	struct net *net;
+
+	return net_of(box, &net, e) < 0 ? -1 : net_forward(net, op, vm, port, host_port, ret, e);
+}
+
+static int qemu_net_unforward(
+	struct box *box, const struct op *op, unsigned host_port, struct err *e)
+{
+	struct net *net;
+
+	return net_of(box, &net, e) < 0 ? -1 : net_unforward(net, op, host_port, e);
+}
+
+static int qemu_net_capture(struct box *box, const struct op *op, const char *vnet,
+	int (*output)(void *arg, struct bytes data, struct err *e), void *arg, struct err *e)
+{
+	struct net *net;
+
+	return net_of(box, &net, e) < 0 ? -1 : net_capture(net, op, vnet, output, arg, e);
+}
+
 const struct driver_ops driver_qemu = {
 	.name = "qemu",
 	.on_this_host = true,
@@ -451,4 +492,8 @@ const struct driver_ops driver_qemu = {
 	.describe = qemu_describe,
 	.screenshot = qemu_shot,
 	.log_path = qemu_log_path,
+	.net_show = qemu_net_show,
+	.net_forward = qemu_net_forward,
+	.net_unforward = qemu_net_unforward,
+	.net_capture = qemu_net_capture,
 };

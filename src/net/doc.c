@@ -119,6 +119,30 @@ static int add_dns(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
+/* The vnets that have a capture, with the interfaces to listen to: taps, then the bridge. */
+static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
+{
+	json_t *all = json_array();
+
+	if (!all || json_object_set_new(doc, "captures", all) < 0)
+		return err_oom(e);
+	for (size_t i = 0; i < p->n_vnets; i++) {
+		json_t *taps = NULL;
+
+		if (!p->vnets[i].spec->capture)
+			continue;
+		taps = json_array();
+		for (size_t k = 0; taps && k < p->n_nics; k++)
+			if (p->nics[k].vnet == i)
+				json_array_append_new(taps, json_string(p->nics[k].tap));
+		if (json_array_append_new(
+			    all, json_pack("{s:i, s:s, s:o}", "vnet", (int)i, "bridge",
+					 p->vnets[i].bridge, "taps", taps)) < 0)
+			return err_oom(e);
+	}
+	return 0;
+}
+
 static int add_out(json_t *doc, const struct net_plan *p, struct err *e)
 {
 	char us[IPV4_TEXT_MAX], it[IPV4_TEXT_MAX];
@@ -142,7 +166,7 @@ int net_doc(const struct net_plan *p, char **ret, struct err *e)
 	if (add_script(doc, "links", net_script_links, p, e) < 0 ||
 		add_script(doc, "vlans", net_script_vlans, p, e) < 0 ||
 		add_script(doc, "rules", net_script_rules, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
-		add_dns(doc, p, e) < 0 || add_out(doc, p, e) < 0)
+		add_dns(doc, p, e) < 0 || add_captures(doc, p, e) < 0 || add_out(doc, p, e) < 0)
 		return -1;
 	return json_to_str(doc, ret, e);
 }

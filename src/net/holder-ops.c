@@ -8,13 +8,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "net/capture.h"
+#include "net/dns.h"
+#include "net/forward.h"
 #include "net/holder-state.h"
 #include "net/msg.h"
 #include "net/netns.h"
 #include "util/auto.h"
 #include "util/json.h"
 
-#define LEASES_MAX (4u << 20)
+#define LEASES_MAX   (4u << 20)
+#define LIST_SECONDS 30
 
 struct tap {
 	const char *name;
@@ -66,6 +70,37 @@ static int add_leases(struct holder *h, json_t *show, struct err *e)
 	return 0;
 }
 
+static int list_set(struct holder *h, json_t *show, const char *name, struct err *e)
+{
+	const char *argv[] = {"nft", "-j", "list", "set", "inet", "moat", name, NULL};
+	struct op op = op_for_cleanup(LIST_SECONDS);
+	auto_buf struct buf out = {0};
+	json_t *j;
+
+	if (child_run(&op, h->netns, argv, (struct bytes){0}, &out, e) < 0 ||
+		json_parse_object(buf_bytes(&out), &j, e) < 0)
+		return -1;
+	return json_object_set_new(show, name, j) < 0 ? err_oom(e) : 0;
+}
+
+static int add_forwards(struct holder *h, json_t *show, struct err *e)
+{
+	json_t *list = json_array();
+
+	if (!list || json_object_set_new(show, "forwards", list) < 0)
+		return err_oom(e);
+	for (unsigned i = 0; i < h->forwards->n; i++) {
+		const struct forward *f = &h->forwards->list[i];
+		char text[IPV4_TEXT_MAX];
+
+		if (json_array_append_new(list,
+			    json_pack("{s:s, s:i, s:i}", "address", ipv4_text(f->addr, text),
+				    "port", (int)f->port, "host_port", (int)f->host_port)) < 0)
+			return err_oom(e);
+	}
+	return 0;
+}
+
 /* How things stand, in a file: it may be long. */
 static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 {
@@ -74,18 +109,82 @@ static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 
 	if (!show)
 		return err_oom(e);
-	if (add_leases(h, show, e) < 0 || json_to_str(show, &text, e) < 0)
+	if (json_object_set_new(show, "names", dns_refusals(h->dns)) < 0)
+		return err_oom(e);
+	if (add_leases(h, show, e) < 0 || add_forwards(h, show, e) < 0 ||
+		list_set(h, show, "refused", e) < 0 || list_set(h, show, "refused_other", e) < 0 ||
+		json_to_str(show, &text, e) < 0)
 		return -1;
 	return net_memfd("show", text, strlen(text), ret_fd, e);
+}
+
+static int answer_forward(struct holder *h, json_t *args, json_t **ret, struct err *e)
+{
+	const char *address;
+	int port, host_port;
+	unsigned became;
+	uint32_t addr;
+
+	if (json_get(args, "forward", e, "{s:s, s:i, s:i}", "address", &address, "port", &port,
+		    "host_port", &host_port) < 0 ||
+		ipv4_parse(address, &addr, e) < 0 ||
+		forward_add(h->forwards, h->netns, addr, (unsigned)port, (unsigned)host_port,
+			&became, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:i}", "host_port", (int)became);
+}
+
+static int answer_unforward(struct holder *h, json_t *args, struct err *e)
+{
+	int host_port;
+
+	if (json_get(args, "unforward", e, "{s:i}", "host_port", &host_port) < 0)
+		return -1;
+	return forward_remove(h->forwards, (unsigned)host_port, e);
+}
+
+struct listen {
+	json_t *names, *numbers;
+	int fd;
+};
+
+static int listen_inside(void *arg, struct err *e)
+{
+	struct listen *l = arg;
+	json_t *name;
+	size_t i;
+
+	json_array_foreach(l->names, i, name) json_array_append_new(
+		l->numbers, json_integer(if_nametoindex(json_string_value(name))));
+	return capture_socket(&l->fd, e);
+}
+
+/* A socket that hears everything, and the numbers of these interfaces. */
+static int answer_listen(struct holder *h, json_t *args, json_t **ret, int *ret_fd, struct err *e)
+{
+	struct listen l = {.numbers = json_array(), .fd = -1};
+
+	if (!l.numbers || json_make(ret, e, "{s:o}", "numbers", l.numbers) < 0)
+		return err_oom(e);
+	if (json_get(args, "listen", e, "{s:o}", "interfaces", &l.names) < 0 ||
+		netns_run(h->netns, listen_inside, &l, NULL, e) < 0)
+		return -1;
+	*ret_fd = l.fd;
+	return 0;
 }
 
 int holder_answer(
 	struct holder *h, const char *op, json_t *args, json_t **ret, int *ret_fd, struct err *e)
 {
-	(void)ret;
 	if (strcmp(op, "tap") == 0)
 		return answer_tap(h, args, ret_fd, e);
 	if (strcmp(op, "show") == 0)
 		return answer_show(h, ret_fd, e);
+	if (strcmp(op, "forward") == 0)
+		return answer_forward(h, args, ret, e);
+	if (strcmp(op, "unforward") == 0)
+		return answer_unforward(h, args, e);
+	if (strcmp(op, "listen") == 0)
+		return answer_listen(h, args, ret, ret_fd, e);
 	return err_set(e, ERR_INTERNAL, "the network's holder knows no \"%s\"", op);
 }

@@ -1,6 +1,7 @@
 /* Making the network: on a thread inside the new namespace, one step after the other. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,11 +11,13 @@
 #include "net/msg.h"
 #include "net/netns.h"
 #include "net/out.h"
+#include "net/record.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
 
 #define STEP_SECONDS 60
+#define NOBODY       65534
 
 static const struct {
 	const char *path, *value;
@@ -101,6 +104,7 @@ static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 	struct child *c = add_child(h, "dnsmasq", h->netns);
 	const char *conf = json_string_value(json_object_get(vnet, "conf"));
 	const char *bridge = json_string_value(json_object_get(vnet, "bridge"));
+	const struct group *nobody = getgrgid(NOBODY);
 	int conf_fd, lease_fd;
 
 	if (!conf || !bridge || h->n_children == HOLDER_CHILDREN_MAX)
@@ -109,11 +113,16 @@ static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 		net_memfd("leases", "", 0, &lease_fd, e) < 0)
 		return -1;
 	h->leases[h->n_leases++] = (struct lease_file){.bridge = bridge, .fd = lease_fd};
-	strv_add_all(&c->argv, "dnsmasq", "--keep-in-foreground", "--log-facility=-",
-		"--quiet-dhcp", "--no-hosts", "--no-resolv", "--pid-file", NULL);
-	/* Whom it may be: nobody, or what is nobody special outside of this namespace. */
-	strv_addf(&c->argv, "--user=%s", h->nobody ? "nobody" : "root");
-	strv_addf(&c->argv, "--group=%s", h->nobody ? "nogroup" : "root");
+	strv_add_all(&c->argv, "dnsmasq", "--log-facility=-", "--quiet-dhcp", "--no-hosts",
+		"--no-resolv", "--pid-file", NULL);
+	/* Where it can become nobody it does. Otherwise it must not try to: root of this namespace
+	 * is nobody special outside of it. */
+	if (h->nobody)
+		strv_add_all(&c->argv, "--keep-in-foreground", "--user=nobody", NULL);
+	else
+		strv_add(&c->argv, "--no-daemon");
+	if (h->nobody && nobody)
+		strv_addf(&c->argv, "--group=%s", nobody->gr_name);
 	strv_addf(&c->argv, "--conf-file=%s/fd/%d", h->self, conf_fd);
 	strv_addf(&c->argv, "--dhcp-leasefile=%s/fd/%d", h->self, lease_fd);
 	return start_child(h, c, e);
@@ -127,5 +136,7 @@ int holder_setup(struct holder *h, struct err *e)
 	if (netns_run(-1, make_network, h, &h->netns, e) < 0)
 		return -1;
 	json_array_foreach(dhcp, i, vnet) if (start_dhcp(h, vnet, e) < 0) return -1;
-	return dns_start(h, &h->dns, e) < 0 ? -1 : out_start(h, e);
+	if (record_start(h, e) < 0 || dns_start(h, &h->dns, e) < 0)
+		return -1;
+	return out_start(h, e);
 }

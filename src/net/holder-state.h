@@ -25,6 +25,7 @@ struct holder {
 	int out;               /* which of them is pasta; -1: none */
 	struct hostaddr hosts; /* fd -1: nobody needs to know */
 	struct dns *dns;
+	struct forwards *forwards;
 	struct lease_file leases[HOLDER_CHILDREN_MAX];
 	unsigned n_leases;
 };

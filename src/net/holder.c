@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "net/dns.h"
+#include "net/forward.h"
 #include "net/holder-state.h"
 #include "net/msg.h"
 #include "net/netns.h"
 #include "net/out.h"
+#include "spec/spec.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/str.h"
@@ -104,13 +106,16 @@ enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_CHILDREN };
 
 static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 {
-	unsigned n = AT_CHILDREN, n_dns, at_dns;
+	unsigned n = AT_CHILDREN, n_dns, at_dns, at_forwards;
 
 	fds[AT_REQUESTS] = (struct pollfd){.fd = HOLDER_FD_REQUESTS, .events = POLLIN};
 	fds[AT_LOG] = (struct pollfd){.fd = h->log[0], .events = POLLIN};
 	fds[AT_HOSTS] = (struct pollfd){.fd = h->hosts.fd, .events = POLLIN};
 	for (unsigned i = 0; i < h->n_children; i++)
 		fds[n++] = (struct pollfd){.fd = h->children[i].proc.pidfd, .events = POLLIN};
+	at_forwards = n;
+	for (unsigned i = 0; i < h->forwards->n; i++)
+		fds[n++] = (struct pollfd){.fd = h->forwards->list[i].fd, .events = POLLIN};
 	at_dns = n;
 	n_dns = dns_poll(h->dns, fds + n);
 	if (poll(fds, n + n_dns, dns_timeout(h->dns)) < 0)
@@ -124,6 +129,9 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 		if (fds[AT_CHILDREN + i].revents && follow_child(h, i, e) < 0)
 			return -1;
 	dns_serve(h->dns, fds + at_dns, n_dns);
+	for (unsigned i = 0; i < h->forwards->n; i++)
+		if (fds[at_forwards + i].revents)
+			forward_accept(&h->forwards->list[i]);
 	return fds[AT_REQUESTS].revents ? serve_request(h, e) : 0;
 }
 
@@ -133,17 +141,19 @@ static int run(struct holder *h, struct err *e)
 
 	if (pipe2(h->log, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_sys(e, errno, "pipe");
-	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0 ||
-		fcntl(HOLDER_FD_REQUESTS, F_SETFD, FD_CLOEXEC) < 0)
+	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0)
 		return -1;
+	for (int fd = HOLDER_FD_REQUESTS; fd < HOLDER_FD_CAPTURES + SPEC_VNETS_MAX; fd++)
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* those that are there */
 	if (holder_setup(h, e) < 0) {
 		hear_children(h);
 		return *h->words ? err_wrap(e, "%s", h->words) : -1;
 	}
 	if (tell("ready", NULL, e) < 0)
 		return -1;
-	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + DNS_POLL_MAX, sizeof(*fds));
-	if (!fds)
+	h->forwards = calloc(1, sizeof(*h->forwards));
+	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + FORWARDS_MAX + DNS_POLL_MAX, sizeof(*fds));
+	if (!fds || !h->forwards)
 		return err_oom(e);
 	while (serve_once(h, fds, e) == 0)
 		;

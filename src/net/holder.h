@@ -13,7 +13,7 @@
 enum holder_fd {
 	HOLDER_FD_REQUESTS = 10, /* SOCK_SEQPACKET */
 	HOLDER_FD_PLAN,          /* JSON, see net.c */
-	HOLDER_FD_CAPTURES,      /* first of the files that captures go to */
+	HOLDER_FD_CAPTURES,      /* and the vnet's number: the file its capture goes to, if any */
 };
 
 enum { HOLDER_MESSAGE_MAX = 64 * 1024 };

@@ -17,6 +17,7 @@
 #include "util/auto.h"
 #include "util/lock.h"
 #include "util/proc.h"
+#include "util/str.h"
 #include "util/strv.h"
 #include "util/turn.h"
 
@@ -171,20 +172,73 @@ static int make_environment(struct strv *ret, struct err *e)
 	return strv_check(ret, e);
 }
 
+/* The holder's open files: ours are closed when it has them. */
+struct files {
+	struct proc_fd fds[2 + SPEC_VNETS_MAX];
+	unsigned n;
+};
+
+static void files_close(struct files *f)
+{
+	for (unsigned i = 0; i < f->n; i++)
+		close(f->fds[i].fd);
+}
+
+/* "/tmp/{id}.pcap" with the sandbox's id. */
+static int capture_path(const char *pattern, const char *sandbox, char **ret, struct err *e)
+{
+	const char *at = strstr(pattern, "{id}");
+
+	if (!at)
+		return str_dup(pattern, ret, e);
+	return str_printf(ret, e, "%.*s%s%s", (int)(at - pattern), pattern, sandbox, at + 4);
+}
+
+/* Opened by the daemon, as its user. What is there already is never written over. */
+static int open_captures(
+	const struct net *net, const struct net_req *req, struct files *f, struct err *e)
+{
+	for (size_t i = 0; i < net->plan->n_vnets; i++) {
+		const char *pattern = net->plan->vnets[i].spec->capture;
+		auto_free char *path = NULL;
+		int fd;
+
+		if (!pattern)
+			continue;
+		if (capture_path(pattern, req->sandbox, &path, e) < 0)
+			return -1;
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd < 0) {
+			err_sys(e, errno, "networks.vnets[%zu].capture: %s", i, path);
+			return e->sys == EEXIST
+				       ? err_set(e, ERR_INVALID,
+						 "networks.vnets[%zu].capture: %s is there "
+						 "already; "
+						 "{id} in the name makes it a new one each time",
+						 i, path)
+				       : -1;
+		}
+		f->fds[f->n++] = (struct proc_fd){fd, HOLDER_FD_CAPTURES + (int)i};
+	}
+	return 0;
+}
+
 static int start_holder(
 	struct net *net, const struct net_req *req, int sock, int plan, struct err *e)
 {
-	struct proc_fd fds[] = {{sock, HOLDER_FD_REQUESTS}, {plan, HOLDER_FD_PLAN}};
+	__attribute__((cleanup(files_close))) struct files files = {0};
 	char stamp[80];
 	const char *argv[] = {req->moat_path, "net-holder", "-name", stamp, NULL};
 	auto_strv struct strv env = {0};
-	struct proc_req pr = {
-		.argv = argv, .fds = fds, .n_fds = ARRAY_LEN(fds), .guard = req->moat_path};
+	struct proc_req pr = {.argv = argv, .fds = files.fds, .guard = req->moat_path};
 
 	snprintf(stamp, sizeof(stamp), "moat-%s/net", req->sandbox);
-	if (make_environment(&env, e) < 0)
+	files.fds[files.n++] = (struct proc_fd){sock, HOLDER_FD_REQUESTS};
+	files.fds[files.n++] = (struct proc_fd){plan, HOLDER_FD_PLAN};
+	if (make_environment(&env, e) < 0 || open_captures(net, req, &files, e) < 0)
 		return -1;
 	pr.env = (const char *const *)env.v;
+	pr.n_fds = files.n;
 	return proc_start(&pr, &net->proc, e);
 }
 
@@ -200,7 +254,7 @@ static int wait_ready(struct net *net, const struct op *op, struct err *e)
 
 static int open_with(struct net *net, const struct net_req *req, struct err *e)
 {
-	auto_fd int theirs = -1, plan = -1;
+	int theirs, plan;
 	auto_free char *text = NULL;
 	uint64_t random;
 	int pair[2];
@@ -211,11 +265,13 @@ static int open_with(struct net *net, const struct net_req *req, struct err *e)
 		net_doc(net->plan, &text, e) < 0 ||
 		net_memfd("plan", text, strlen(text), &plan, e) < 0)
 		return -1;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		close(plan);
 		return err_sys(e, errno, "socketpair");
+	}
 	net->sock = pair[0];
 	theirs = pair[1];
-	return start_holder(net, req, theirs, plan, e);
+	return start_holder(net, req, theirs, plan, e); /* which closes both */
 }
 
 int net_open(const struct op *op, const struct net_req *req, struct net **ret, struct err *e)

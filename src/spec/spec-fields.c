@@ -124,6 +124,10 @@ static const struct shape vnet_shape = {
 			.help = "Let VLAN tags through, and NICs have a vlan_tag."},
 		{"dhcp", FIELD_BOOL, AT(vnet_spec, dhcp),
 			.help = "Serve DHCP and DNS here. Absent: as networks.dhcp says."},
+		{"capture", FIELD_TEXT, AT(vnet_spec, capture), .min = 2, .max = 4000,
+			.text = &path_text,
+			.help = "A new file on the daemon's machine for everything that goes over "
+				"it, as pcap; {id} in its name becomes the sandbox's."},
 		{"egress", FIELD_PART, AT(vnet_spec, egress), .shape = &egress_shape,
 			.help = "Absent: \"deny\". Anything else needs a subnet with snat."},
 		{"subnets", LIST_AT(vnet_spec, subnets), .preset = "[]", .max = 16,

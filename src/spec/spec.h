@@ -143,6 +143,7 @@ struct egress_spec {
 struct vnet_spec {
 	char *alias;
 	bool vlan_aware, dhcp;
+	char *capture; /* a file for everything that goes over it; NULL: none */
 	struct egress_spec egress;
 	struct subnet_spec *subnets;
 	size_t n_subnets;

@@ -16,7 +16,7 @@
 #include "util/str.h"
 
 enum {
-	PROC_FDS_MAX = 64,
+	PROC_FDS_MAX = 80,
 	SOURCE_FD_MIN = 200, /* fds are moved above any number that a child may ask for */
 	LIFELINE_AS = 150,   /* the guard's end of the lifeline */
 	KILL_GRACE_MS = 5000,

@@ -256,12 +256,15 @@ class Vnet(SpecModel):
         dhcp: serve DHCP and DNS; as `Networks.dhcp` says if left out.
         egress: "deny", "open", or what is allowed. If left out, "deny".
             Anything else needs a subnet with `snat`.
+        capture: a new file for everything that goes over it, as pcap; `{id}` in its name
+            becomes the sandbox's id.
         subnets: its IP networks. Without any it is a bare switch.
     """
 
     alias: str = Field(min_length=1, max_length=256)
     vlan_aware: bool = False
     dhcp: bool | None = None
+    capture: str | None = None
     egress: EgressType | None = None
     subnets: tuple[Subnet, ...] = ()
 

@@ -1,0 +1,99 @@
+/* Operations on a sandbox's networks: what they look like, ports on the host, captures. */
+#include <stddef.h>
+
+#include "daemon/request.h"
+#include "guest/wire.h"
+#include "util/json.h"
+
+enum { PORT_MAX = 65535 };
+
+/* Every driver has all of the net operations or none. */
+static int borrow(struct request *rq, const char *sandbox, struct borrower *b, struct err *e)
+{
+	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
+		return -1;
+	if (b->sb->driver->ops->net_show)
+		return 0;
+	err_set(e, ERR_UNSUPPORTED, "the %s driver does not look into its networks",
+		b->sb->driver->ops->name);
+	registry_return(rq->daemon->registry, b);
+	return -1;
+}
+
+int handle_net_show(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *sandbox;
+	struct borrower b;
+	int rc;
+
+	if (json_get(rq->args, "args", e, "{s:s}", "sandbox", &sandbox) < 0 ||
+		borrow(rq, sandbox, &b, e) < 0)
+		return -1;
+	rc = b.sb->driver->ops->net_show(b.box, &rq->op, ret, e);
+	registry_return(rq->daemon->registry, &b);
+	return rc;
+}
+
+static int check_port(const char *what, int port, int min, struct err *e)
+{
+	return port < min || port > PORT_MAX
+		       ? err_set(e, ERR_INVALID, "args.%s: %d is no port", what, port)
+		       : 0;
+}
+
+int handle_net_forward(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *sandbox, *name = NULL;
+	const struct vm_spec *vm;
+	int port, host_port = 0, rc;
+	struct borrower b;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:i, s?i}", "sandbox", &sandbox, "vm", &name,
+		    "port", &port, "host_port", &host_port) < 0 ||
+		check_port("port", port, 1, e) < 0 ||
+		check_port("host_port", host_port, 0, e) < 0 || borrow(rq, sandbox, &b, e) < 0)
+		return -1;
+	vm = name ? spec_find_vm(b.sb->spec, name) : spec_default_vm(b.sb->spec);
+	rc = vm ? b.sb->driver->ops->net_forward(b.box, &rq->op, (unsigned)(vm - b.sb->spec->vms),
+			  (unsigned)port, (unsigned)host_port, ret, e)
+		: err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM of that name", b.sb->id);
+	registry_return(rq->daemon->registry, &b);
+	return rc;
+}
+
+int handle_net_unforward(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *sandbox;
+	struct borrower b;
+	int host_port, rc;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s:s, s:i}", "sandbox", &sandbox, "host_port",
+		    &host_port) < 0 ||
+		check_port("host_port", host_port, 1, e) < 0 || borrow(rq, sandbox, &b, e) < 0)
+		return -1;
+	rc = b.sb->driver->ops->net_unforward(b.box, &rq->op, (unsigned)host_port, e);
+	registry_return(rq->daemon->registry, &b);
+	return rc;
+}
+
+static int send_piece(void *arg, struct bytes data, struct err *e)
+{
+	return request_output(arg, WIRE_BODY, data, e);
+}
+
+/* Goes on until the client has enough, or the sandbox is removed. */
+int handle_net_capture(struct request *rq, json_t **ret, struct err *e)
+{
+	const char *sandbox, *vnet = NULL;
+	struct borrower b;
+	int rc;
+
+	(void)ret;
+	if (json_get(rq->args, "args", e, "{s:s, s?s}", "sandbox", &sandbox, "vnet", &vnet) < 0 ||
+		borrow(rq, sandbox, &b, e) < 0)
+		return -1;
+	rc = b.sb->driver->ops->net_capture(b.box, &rq->op, vnet, send_piece, rq, e);
+	registry_return(rq->daemon->registry, &b);
+	return rc;
+}

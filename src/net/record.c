@@ -1,0 +1,108 @@
+#include "net/record.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "net/capture.h"
+#include "net/holder.h"
+#include "net/netns.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+/* A guest can send for ever; a host's disk is not that large. */
+#define FILE_MAX (1ull << 30)
+#define STACK    (128 * 1024)
+
+struct record {
+	const json_t *taps;
+	const char *bridge;
+	struct capture c;
+	int bridge_number;
+	int file;
+	uint64_t written;
+};
+
+static int listen_inside(void *arg, struct err *e)
+{
+	struct record *r = arg;
+	json_t *tap;
+	size_t i;
+
+	json_array_foreach((json_t *)r->taps, i, tap) r->c.taps[r->c.n_taps++] =
+		(int)if_nametoindex(json_string_value(tap));
+	r->bridge_number = (int)if_nametoindex(r->bridge);
+	r->c.bridges = &r->bridge_number;
+	r->c.n_bridges = 1;
+	return capture_socket(&r->c.fd, e);
+}
+
+static int write_piece(void *arg, struct bytes data, struct err *e)
+{
+	struct record *r = arg;
+
+	if (r->written + data.len > FILE_MAX)
+		return err_set(e, ERR_LIMIT, "the capture is as long as it may get");
+	while (data.len) {
+		ssize_t n = write(r->file, data.p, data.len);
+
+		if (n < 0)
+			return err_sys(e, errno, "capture");
+		data.p += n;
+		data.len -= (size_t)n;
+		r->written += (uint64_t)n;
+	}
+	return 0;
+}
+
+static void *record_main(void *arg)
+{
+	static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1};
+	struct record *r = arg;
+	struct err ignored; /* a full file is whole; a full disk is seen by everybody */
+
+	capture_run(&r->c, &forever, write_piece, r, &ignored);
+	close(r->file);
+	close(r->c.fd);
+	return NULL;
+}
+
+/* What it allocates belongs to its thread, which lives as long as the holder. */
+static int start_one(struct holder *h, json_t *j, struct err *e)
+{
+	struct record *r = calloc(1, sizeof(*r));
+	pthread_attr_t attr;
+	pthread_t thread;
+	json_t *taps;
+	int vnet, rc;
+
+	if (!r)
+		return err_oom(e);
+	if (json_get(j, "capture", e, "{s:i, s:s, s:o}", "vnet", &vnet, "bridge", &r->bridge,
+		    "taps", &taps) < 0)
+		return -1;
+	r->taps = taps;
+	r->file = HOLDER_FD_CAPTURES + vnet;
+	r->c.taps = calloc(json_array_size(taps) + 1, sizeof(int));
+	if (!r->c.taps)
+		return err_oom(e);
+	if (netns_run(h->netns, listen_inside, r, NULL, e) < 0)
+		return -1;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	rc = pthread_create(&thread, &attr, record_main, r);
+	pthread_attr_destroy(&attr);
+	return rc ? err_sys(e, rc, "thread") : 0;
+}
+
+int record_start(struct holder *h, struct err *e)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(h->plan, "captures"), i,
+		one) if (start_one(h, one, e) < 0) return -1;
+	return 0;
+}

@@ -1,0 +1,204 @@
+"""A world of its own for a test: a host that the daemon runs on, and everything outside of it.
+
+Both are network namespaces of this machine, connected by one cable. The outside has addresses that
+stand for web servers, for the laboratory's private network and for the metadata services of clouds,
+with listeners on all of them; nothing is ever sent from this machine's own network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from home import Home, kill
+
+HOST = "198.51.100.2"  # the host's address on its way out
+HOST_TOO = "10.200.0.1"  # another, as container engines and VPNs make them
+ROUTER = "198.51.100.1"  # the outside's end of the cable, and the host's DNS
+MIRROR, FORGE, EVIL, LITERAL = "203.0.113.10", "203.0.113.20", "203.0.113.66", "203.0.113.130"
+PRIVATE, PRIVATE_TOO = "10.5.0.5", "192.168.99.9"
+METADATA = ("169.254.169.254", "100.100.100.200", "168.63.129.16")
+OUTSIDE = (MIRROR, FORGE, EVIL, LITERAL, PRIVATE, PRIVATE_TOO, *METADATA)
+NAMES = {
+    "mirror.example": MIRROR,
+    "www.forge.example": FORGE,
+    "forge.example": FORGE,
+    "evil.example": EVIL,
+    "metadata.forge.example": METADATA[0],
+    "private.forge.example": PRIVATE,
+    "host.forge.example": HOST,
+}
+BANNER = "you-reached"
+
+# Listens for TCP on these ports and answers DNS on UDP 53, at every address of its namespace.
+SERVER = r"""
+import json, select, socket, struct, sys
+banner, ports, names = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+tcp = []
+for port in ports:
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("0.0.0.0", port)); s.listen(64); tcp.append(s)
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("0.0.0.0", 53))
+udp.setsockopt(socket.IPPROTO_IP, 8, 1)  # IP_PKTINFO: answer from where we were asked
+v6 = socket.socket(socket.AF_INET6); v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+v6.bind(("::", ports[0])); v6.listen(16); tcp.append(v6)
+print("ready", flush=True)
+def reply(query):
+    at, labels = 12, []
+    while query[at]:
+        labels.append(query[at + 1 : at + 1 + query[at]].decode()); at += 1 + query[at]
+    at += 5
+    address = names.get(".".join(labels).lower())
+    answer = b"" if not address else b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(address)
+    flags = b"\x81\x80" if address else b"\x81\x83"
+    return query[:2] + flags + struct.pack(">HHHH", 1, bool(address), 0, 0) + query[12:at] + answer
+while True:
+    for s in select.select([*tcp, udp], [], [])[0]:
+        try:
+            if s is udp:
+                data, control, _, peer = s.recvmsg(2048, 256)
+                s.sendmsg([reply(data)], [c for c in control], 0, peer)
+            else:
+                c = s.accept()[0]; c.settimeout(5)
+                c.recv(4096)
+                c.sendall(f"HTTP/1.0 200 OK\r\n\r\n{banner}\n".encode())
+                c.shutdown(socket.SHUT_WR)
+                while c.recv(4096): pass
+                c.close()
+        except Exception as problem:
+            print(problem, file=sys.stderr)
+"""
+
+
+class Namespace:
+    """A network and mount namespace, alive as long as its first process."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            ["unshare", "--net", "--mount", "--propagation", "private", "cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        self.process.stdout.readline()  # it is there, so the namespaces are
+        self.children: list[subprocess.Popen[str]] = []
+        self.sh("ip link set lo up")
+
+    def enter(self) -> list[str]:
+        return ["nsenter", "-t", str(self.process.pid), "--net", "--mount"]
+
+    def sh(self, script: str) -> str:
+        command = [*self.enter(), "sh", "-ec", script]
+        return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+    def serve(self, ports: list[int], names: dict[str, str]) -> None:
+        import json
+
+        arguments = [BANNER, json.dumps(ports), json.dumps(names)]
+        server = subprocess.Popen(
+            [*self.enter(), sys.executable, "-c", SERVER, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.children.append(server)
+        assert server.stdout and server.stdout.readline() == "ready\n"
+
+    def close(self) -> None:
+        for child in (*self.children, self.process):
+            child.kill()
+            child.wait()
+
+
+class World:
+    def __init__(self) -> None:
+        self.dir = Path(tempfile.mkdtemp(prefix="mw-", dir="/tmp"))
+        self.host, self.outside = Namespace(), Namespace()
+        self.outside.sh(
+            f"ip link add cable type veth peer name eth0 netns {self.host.process.pid}\n"
+            f"ip addr add {ROUTER}/24 dev cable\nip link set cable up\n"
+            + "\n".join(f"ip addr add {address}/32 dev lo" for address in OUTSIDE)
+        )
+        resolv, tun = self.dir / "resolv.conf", self.dir / "tun"
+        resolv.write_text(f"nameserver {ROUTER}\n")
+        # As it is on most machines: everybody may make taps, each in his own namespace.
+        self.host.sh(
+            f"ip addr add {HOST}/24 dev eth0\nip link set eth0 up\n"
+            f"ip route add default via {ROUTER}\n"
+            f"ip link add too type bridge\nip addr add {HOST_TOO}/24 dev too\nip link set too up\n"
+            f"mount --bind {resolv} /etc/resolv.conf\n"
+            f"mknod -m 666 {tun} c 10 200\nmount --bind {tun} /dev/net/tun\n"
+            "sysctl -qw net.ipv4.ping_group_range='0 2147483647' || true"
+        )
+        self.host.serve([80, 8080], NAMES)
+        self.outside.serve([80, 8080], NAMES)
+
+    def reaches(self, address: str, port: int = 80) -> bool:
+        """From the host: the control of every attempt from a guest."""
+        program = (
+            "import socket,sys\n"
+            f"c=socket.create_connection(({address!r},{port}),5)\n"
+            "c.sendall(b'hi')\nd=b''\nwhile (p:=c.recv(100)): d+=p\nprint(d.decode())"
+        )
+        command = [*self.host.enter(), sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return BANNER in done.stdout
+
+    def close(self) -> None:
+        self.host.close()
+        self.outside.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class WorldHome(Home):
+    """A moat on the world's host, for root or for somebody without any rights."""
+
+    def __init__(self, world: World, uid: int, image: Path) -> None:
+        super().__init__()
+        self.world, self.uid = world, uid
+        if uid:
+            data = self.dir / "data"
+            shutil.copytree(image, data / "images" / image.name)
+            shutil.copytree(image.parent / "names", data / "images" / "names")
+            self.env = {**self.env, "HOME": str(self.dir), "MOAT_DATA_DIR": str(data)}
+            for path in (self.dir, *self.dir.rglob("*")):
+                os.chown(path, uid, uid, follow_symlinks=False)
+
+    def command(self, *args: str) -> list[str]:
+        become = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups"]
+        return [*self.world.host.enter(), *(become if self.uid else []), self.binary, *args]
+
+    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        more.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run(
+            self.command(*args),
+            env=self.env,
+            capture_output=True,
+            text=more.pop("text", True),
+            timeout=more.pop("timeout", 600),
+            check=False,
+            **more,
+        )
+
+    def start(self, *args: str, **more: Any) -> subprocess.Popen[bytes]:
+        more.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.Popen(self.command(*args), env=self.env, **more)
+
+    def spec(self, spec: dict[str, Any]) -> str:
+        path = super().spec(spec)
+        os.chown(path, self.uid, self.uid)
+        return path
+
+    def sh(self, box: str, vm: str, script: str, timeout: float = 600) -> str:
+        return self.ok(
+            "exec", "--user", "root", "--vm", vm, box, "--", "sh", "-c", script, timeout=timeout
+        )
+
+
+__all__ = ["World", "WorldHome", "kill"]
