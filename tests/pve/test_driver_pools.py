@@ -1,0 +1,237 @@
+"""Where sandboxes go, what they are made from, and templates that stay."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server import PveServer
+
+from driver import SPEC, PveHome, add_template, instance, left
+
+SCALE = 0.1
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[PveServer]]:
+    # Two GiB of each are the node's own.
+    with (
+        PveServer(time_scale=SCALE, task_time=0.05, memory=10) as one,
+        PveServer(time_scale=SCALE, task_time=0.05, memory=6) as two,
+    ):
+        for server in (one, two):
+            add_template(server)
+        yield [one, two]
+
+
+@pytest.fixture
+def clean(servers: list[PveServer]) -> Iterator[list[PveServer]]:
+    for server in servers:
+        server.clear()
+    before = [left(server) for server in servers]
+    yield servers
+    for server in servers:
+        server.clear()
+    assert [left(server) for server in servers] == before
+
+
+def boxes_on(home: PveHome) -> dict[str, int]:
+    pools = json.loads(home.ok("pool", "ls", "--json"))
+    return {i["instance"]: i["sandboxes"] for i in pools["instances"]}
+
+
+def wait_for(what: Any, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_sandboxes_go_where_room_is_and_wait_in_order(clean: list[PveServer]) -> None:
+    home = PveHome(
+        instance(clean[0], instance_id="a", max_sandboxes=2),
+        instance(clean[1], instance_id="b", max_sandboxes=1),
+    )
+    try:
+        boxes = [home.up(SPEC) for _ in range(3)]
+        assert boxes_on(home) == {"a": 2, "b": 1}
+        done: list[int] = []
+
+        def wait_and_leave(number: int) -> None:
+            box = home.up(SPEC)
+            done.append(number)
+            home.ok("rm", box)
+
+        threads = []
+        for number in range(3):
+            threads.append(threading.Thread(target=wait_and_leave, args=(number,)))
+            threads[-1].start()
+            waiting = number + 1
+            wait_for(
+                lambda n=waiting: (
+                    json.loads(home.ok("pool", "ls", "--json"))["waiting"].get("default") == n
+                )
+            )
+        assert done == []
+        home.ok("rm", boxes[0])
+        for thread in threads:
+            thread.join()
+        assert done == [0, 1, 2]
+        home.ok("rm", *boxes[1:])
+    finally:
+        home.close()
+
+
+def test_memory_decides_without_a_limit(clean: list[PveServer]) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"), instance(clean[1], instance_id="b"))
+    big = {**SPEC, "vms": [{**SPEC["vms"][0], "ram_mb": 3000}]}
+    try:
+        boxes = [home.up(big) for _ in range(3)]
+        assert sorted(boxes_on(home).values()) == [1, 2]
+        waiting = home.start("up", home.spec(big))
+        wait_for(lambda: json.loads(home.ok("pool", "ls", "--json"))["waiting"].get("default") == 1)
+        waiting.terminate()
+        waiting.wait()
+        too_big = {**SPEC, "vms": [{**SPEC["vms"][0], "ram_mb": 100000}]}
+        assert "needs 100000 MB" in home.fails("up", home.spec(too_big))
+        home.ok("rm", *boxes)
+    finally:
+        home.close()
+
+
+def test_a_server_that_fails_is_left_out(clean: list[PveServer]) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"), instance(clean[1], instance_id="b"))
+    try:
+        clean[0].fault(path=".*", action="drop", times=-1)
+        box = home.up(SPEC)
+        assert boxes_on(home) == {"a": 0, "b": 1}
+        states = {
+            i["instance"]: i for i in json.loads(home.ok("pool", "ls", "--json"))["instances"]
+        }
+        assert states["a"]["state"] == "failed"
+        assert states["a"]["detail"]
+        clean[0].clear()
+        home.ok("pool", "clean")
+        home.ok("pool", "disable", "--instance", "b")
+        other = home.up(SPEC)
+        assert boxes_on(home) == {"a": 1, "b": 1}
+        home.ok("pool", "enable", "--instance", "b")
+        home.ok("rm", box, other)
+    finally:
+        home.close()
+
+
+def test_a_dirty_server_is_cleaned_and_comes_back(clean: list[PveServer]) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"))
+    try:
+        box = home.up(SPEC)
+        clean[0].fault(path="/qemu/", method="DELETE", action="drop", times=-1)
+        home.fails("rm", box)
+        (state,) = json.loads(home.ok("pool", "ls", "--json"))["instances"]
+        assert state["state"] == "dirty"
+        clean[0].clear()
+        home.ok("pool", "clean")
+        home.assert_nothing_left(120)
+        wait_for(
+            lambda: json.loads(home.ok("pool", "ls", "--json"))["instances"][0]["state"] == "ok"
+        )
+        home.ok("rm", home.up(SPEC))
+    finally:
+        home.close()
+
+
+# --- what VMs are made from ---
+
+
+def make_ova(path: Path) -> None:
+    ovf = b"""<?xml version="1.0"?>
+<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1"
+ xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">
+<References><File ovf:id="file1" ovf:href="disk.vmdk" ovf:size="4096"/></References>
+<DiskSection><Disk ovf:diskId="d1" ovf:fileRef="file1" ovf:capacity="1"
+ ovf:capacityAllocationUnits="byte * 2^30"/></DiskSection>
+<VirtualSystem ovf:id="vm"><Name>vm</Name><VirtualHardwareSection>
+<Item><rasd:InstanceID>3</rasd:InstanceID><rasd:ResourceType>6</rasd:ResourceType></Item>
+<Item><rasd:InstanceID>4</rasd:InstanceID><rasd:Parent>3</rasd:Parent>
+<rasd:HostResource>ovf:/disk/d1</rasd:HostResource><rasd:ResourceType>17</rasd:ResourceType></Item>
+</VirtualHardwareSection></VirtualSystem>
+</Envelope>"""
+    with tarfile.open(path, "w") as tar:
+        for name, content in (("vm.ovf", ovf), ("disk.vmdk", b"KDMV" + bytes(4092))):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def templates(home: PveHome) -> list[dict[str, Any]]:
+    found = json.loads(home.ok("image", "ls", "--on", "default", "--json"))["templates"]
+    return [t for t in found if t["made_by_moat"]]
+
+
+def test_an_ova_is_uploaded_once(clean: list[PveServer], tmp_path: Path) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"))
+    ova = tmp_path / "machine.ova"
+    make_ova(ova)
+    from_ova = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"ova": str(ova)}}]}
+    try:
+        boxes = [home.up(from_ova)]
+        uploads = [e for e in clean[0].log() if e["path"].endswith("/upload")]
+        assert len(uploads) == 1
+        (template,) = templates(home)
+        assert template["tags"].count("ova-") == 1
+        clean[0].control("clear_log")
+        boxes.append(home.up(from_ova))
+        assert not [e for e in clean[0].log() if e["path"].endswith("/upload")]
+        home.ok("rm", *boxes)
+        # Only the template stays, and it can be removed.
+        assert "not made by moat" in home.fails("image", "rm", "--on", "default", "9000")
+        home.ok("image", "rm", "--on", "default", str(template["vmid"]))
+        assert templates(home) == []
+        home.assert_nothing_left()
+    finally:
+        home.close()
+
+
+def test_a_built_in_system_is_set_up_once(clean: list[PveServer]) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"))
+    built_in = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "debian13"}}]}
+    boxes: list[str] = []
+    try:
+        # Two that need it at the same time share the work.
+        threads = [
+            threading.Thread(target=lambda: boxes.append(home.up(built_in))) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(boxes) == 2
+        downloads = [e for e in clean[0].log() if e["path"].endswith("/download-url")]
+        assert len(downloads) == 1
+        (template,) = templates(home)
+        assert "builtin-debian13" in template["tags"]
+        home.ok("rm", *boxes)
+        home.ok("image", "rm", "--on", "default", "builtin-debian13")
+        home.assert_nothing_left()
+    finally:
+        home.close()
+
+
+def test_a_failed_import_leaves_nothing(clean: list[PveServer], tmp_path: Path) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"))
+    ova = tmp_path / "machine.ova"
+    make_ova(ova)
+    from_ova = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"ova": str(ova)}}]}
+    try:
+        clean[0].control("fail_task", kind="qmcreate", status="import failed")
+        assert "import failed" in home.fails("up", home.spec(from_ova))
+        home.assert_nothing_left()
+    finally:
+        home.close()
