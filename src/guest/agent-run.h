@@ -7,15 +7,18 @@
 #include "guest/guest.h"
 #include "guest/qga.h"
 
-/* The agent keeps QGA_OUTPUT_MAX of a stream, and our own last line is in it too. */
-enum { AGENT_TAIL_MAX = QGA_OUTPUT_MAX - 4096 };
+/* What is left of a stream, for our own last line is in it too. */
+static inline size_t agent_tail_max(const struct qga *q)
+{
+	return qga_output_max(q) - 4096;
+}
 
 struct agent_run {
 	const char *user, *cwd; /* NULL: root, home */
 	const char *const *argv;
 	const char *const *env; /* may be NULL */
 	struct bytes input;
-	size_t tail_max; /* of each stream, 1 to AGENT_TAIL_MAX */
+	size_t tail_max; /* of each stream, 1 to agent_tail_max */
 	double timeout;  /* 0: none */
 };
 

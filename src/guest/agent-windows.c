@@ -78,7 +78,7 @@ static int run(struct qga *q, const struct op *op, const struct guest_exec *req,
 	*ret_timed_out = false;
 	if (qga_exec_start(q, op, &start, &pid, e) < 0)
 		return -1;
-	if (qga_exec_wait(q, &part, pid, QGA_OUTPUT_MAX, ret, e) == 0)
+	if (qga_exec_wait(q, &part, pid, qga_output_max(q), ret, e) == 0)
 		return 0;
 	if (e->kind != ERR_TIMEOUT && e->kind != ERR_CANCELLED)
 		return -1;
@@ -89,7 +89,7 @@ static int run(struct qga *q, const struct op *op, const struct guest_exec *req,
 	}
 	*ret_timed_out = true;
 	part = op_within(op, END_S);
-	return qga_exec_wait(q, &part, pid, QGA_OUTPUT_MAX, ret, e);
+	return qga_exec_wait(q, &part, pid, qga_output_max(q), ret, e);
 }
 
 /* The agent kept the beginning; with a cap the end of that is what was asked for. */

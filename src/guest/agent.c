@@ -17,8 +17,7 @@
 enum {
 	INPUT_MAX = 8 * 1024 * 1024,
 	PIECE = 4 * 1024 * 1024, /* of files, per command */
-	LIST_MAX = AGENT_TAIL_MAX,
-	ERRNO_BASE = 100, /* the scripts' exit codes */
+	ERRNO_BASE = 100,        /* the scripts' exit codes */
 	ERRNO_LAST = 124,
 };
 
@@ -88,13 +87,13 @@ static int agent_exec(struct guest *g, const struct op *op, const struct guest_e
 	auto_turn struct turn *held = NULL;
 	auto_buf struct buf input = {0};
 	auto_agent_result struct agent_result r = {0};
-	uint64_t tail = req->capture_max ? req->capture_max : AGENT_TAIL_MAX;
+	uint64_t most = agent_tail_max(a->q), tail = req->capture_max ? req->capture_max : most;
 	struct agent_run run = {
 		.user = req->user,
 		.cwd = req->cwd,
 		.argv = req->argv,
 		.env = req->env,
-		.tail_max = tail < AGENT_TAIL_MAX ? (size_t)tail : AGENT_TAIL_MAX,
+		.tail_max = (size_t)(tail < most ? tail : most),
 		.timeout = req->timeout,
 	};
 
@@ -112,9 +111,9 @@ static int agent_exec(struct guest *g, const struct op *op, const struct guest_e
 	if (!req->capture_max &&
 		(r.exit.stdout_bytes > r.out.len || r.exit.stderr_bytes > r.err.len))
 		return err_set(e, ERR_LIMIT,
-			"the command wrote more than passes through the plain guest agent (%d "
+			"the command wrote more than passes through the plain guest agent (%llu "
 			"bytes); only the end was kept",
-			AGENT_TAIL_MAX);
+			(unsigned long long)most);
 	*ret = r.exit;
 	return 0;
 }
@@ -171,11 +170,19 @@ static int run_script(struct agent *a, const struct op *op, const struct guest_p
 	return 0;
 }
 
+static size_t piece_of(const struct agent *a)
+{
+	size_t most = agent_tail_max(a->q) - 4096;
+
+	return most < PIECE ? most : PIECE;
+}
+
 static int agent_read(struct guest *g, const struct op *op, const struct guest_path *at,
 	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
 	struct agent *a = agent_of(g);
 	auto_turn struct turn *held = NULL;
+	size_t piece = piece_of(a);
 	uint64_t offset = 0;
 
 	if (turn_take(&a->turn, op, e) < 0)
@@ -186,12 +193,12 @@ static int agent_read(struct guest *g, const struct op *op, const struct guest_p
 		char at_text[24], count[24], head[64];
 		struct script script = {.text = agent_script_read,
 			.args = {at->path, at_text, count},
-			.output_max = PIECE};
+			.output_max = piece};
 		uint64_t size;
 		uint32_t mode;
 
 		snprintf(at_text, sizeof(at_text), "%" PRIu64, offset);
-		snprintf(count, sizeof(count), "%d", PIECE);
+		snprintf(count, sizeof(count), "%zu", piece);
 		if (run_script(a, op, at, &script, &r, e) < 0)
 			return -1;
 		str_escape((const char *)buf_data(&r.err), r.err.len, head, sizeof(head));
@@ -202,7 +209,7 @@ static int agent_read(struct guest *g, const struct op *op, const struct guest_p
 		if (give_output(io, WIRE_BODY, &r.out, e) < 0)
 			return -1;
 		offset += r.out.len;
-		if (r.out.len < PIECE) {
+		if (r.out.len < piece) {
 			*ret = (struct guest_stat){.size = offset, .mode = mode};
 			return 0;
 		}
@@ -250,7 +257,7 @@ static int agent_list(struct guest *g, const struct op *op, const struct guest_p
 	struct agent *a = agent_of(g);
 	auto_agent_result struct agent_result r = {0};
 	struct script script = {
-		.text = agent_script_list, .args = {at->path}, .output_max = LIST_MAX};
+		.text = agent_script_list, .args = {at->path}, .output_max = agent_tail_max(a->q)};
 
 	{
 		auto_turn struct turn *held = NULL;

@@ -54,11 +54,11 @@ static int run(struct qga *q, const struct op *op, const char *script, const cha
 	struct qga_exit *ret, struct err *e)
 {
 	const char *const argv[] = {"/bin/sh", "-c", script, "sh",
-		"moat-guest " MOAT_VERSION " wire 1", WIRE_PORT_NAME, file, NULL};
+		"moat-guest " MOAT_VERSION " wire 2", WIRE_PORT_NAME, file, NULL};
 	const char *const env[] = {PATH_DEFAULT, "LC_ALL=C", NULL};
 	struct qga_exec req = {.argv = argv, .env = env, .output_max = OUTPUT_MAX};
 
-	static_assert(WIRE_VERSION == 1, "the version line above");
+	static_assert(WIRE_VERSION == 2, "the version line above");
 	if (qga_exec(q, op, &req, ret, e) == 0)
 		return 0;
 	if (e->kind == ERR_BACKEND) /* the agent works, but there is no shell for it */

@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "guest/channel.h"
+#include "guest/wire-ops.h"
 #include "util/auto.h"
 #include "util/str.h"
 
 enum {
 	CANCEL_S = 5,   /* for the guest to kill a tree and say so */
 	OVERDUE_S = 30, /* after a command's own timeout, without a sound */
-	TIMEOUT_MS_MAX = 4000000000u,
 };
 
 struct talk {
@@ -234,45 +234,15 @@ static int talk(struct guest *g, struct talk *t, const struct channel_rules *rul
 	return rc;
 }
 
-static int add_string(struct buf *b, const char *s, struct err *e)
+/* What was left in files in the guest, if there was so much of it. */
+static int take_spilled(struct guest *g, const struct op *op, const struct channel_end *end,
+	const struct guest_io *io, struct err *e)
 {
-	if (!s)
-		s = "";
-	return buf_add(b, s, strlen(s) + 1, e);
-}
+	const struct line_spill *spill = line_spill_of(g);
 
-static int add_strings(struct buf *b, const char *const *list, uint32_t *count, struct err *e)
-{
-	for (; list && *list; list++, ++*count)
-		if (add_string(b, *list, e) < 0)
-			return -1;
-	return 0;
-}
-
-static void set_exit(const struct channel_end *end, struct guest_exit *ret)
-{
-	const struct wire_msg *msg = &end->msg;
-	struct guest_exit exit = {0};
-
-	if (msg->how == WIRE_NO_USER)
-		guest_not_run(&exit, GUEST_NO_USER, msg->code, end->text);
-	else if (msg->how == WIRE_NO_CWD)
-		guest_not_run(&exit, GUEST_NO_CWD, msg->code, end->text);
-	else if (msg->how == WIRE_NO_EXEC)
-		guest_not_run(&exit, GUEST_NO_EXEC, msg->code, end->text);
-	else if (msg->how == WIRE_SIGNALED)
-		exit.signal = (int)(msg->code & 0x7f);
-	else
-		exit.code = (int)(msg->code & 0xff);
-	if (exit.signal)
-		exit.code = 128 + exit.signal;
-	if (msg->timed_out) {
-		exit.timed_out = true;
-		exit.code = 124;
-	}
-	exit.stdout_bytes = msg->size;
-	exit.stderr_bytes = msg->size2;
-	*ret = exit;
+	if (end->msg.how >= WIRE_NO_USER || !end->text[0] || !spill)
+		return 0;
+	return spill->fetch(spill->arg, op, end->text, io, e);
 }
 
 static int op_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
@@ -283,7 +253,7 @@ static int op_exec(struct guest *g, const struct op *op, const struct guest_exec
 		.streams = 1 << WIRE_STDOUT | 1 << WIRE_STDERR,
 		.input = req->input,
 	};
-	struct wire_msg msg = {.type = WIRE_EXEC, .max = req->capture_max};
+	struct wire_msg msg;
 	struct talk t = {
 		.op = op,
 		.in = io->in,
@@ -296,20 +266,15 @@ static int op_exec(struct guest *g, const struct op *op, const struct guest_exec
 	};
 	auto_buf struct buf strings = {0};
 	struct channel_end end;
-	double ms = req->timeout * 1000;
 
-	msg.flags = (req->input ? WIRE_EXEC_STDIN : 0u) | (req->tty ? WIRE_EXEC_PTY : 0u) |
-		    (req->capture_max ? WIRE_EXEC_CAPTURE : 0u);
-	msg.rows = req->tty ? req->rows : 0;
-	msg.cols = req->tty ? req->cols : 0;
-	if (ms > 0)
-		msg.timeout_ms = ms < 1 ? 1 : ms < TIMEOUT_MS_MAX ? (uint32_t)ms : TIMEOUT_MS_MAX;
-	if (add_string(&strings, req->user, e) < 0 || add_string(&strings, req->cwd, e) < 0 ||
-		add_strings(&strings, req->argv, &msg.count, e) < 0 ||
-		add_strings(&strings, req->env, &msg.count2, e) < 0 ||
-		talk(g, &t, &rules, msg, buf_bytes(&strings), &end, e) < 0)
+	if (wire_ask_exec(req, &msg, &strings, e) < 0)
 		return -1;
-	set_exit(&end, ret);
+	if (req->capture_max && line_spill_of(g))
+		msg.flags |= WIRE_EXEC_SPILL;
+	if (talk(g, &t, &rules, msg, buf_bytes(&strings), &end, e) < 0 ||
+		take_spilled(g, op, &end, io, e) < 0)
+		return -1;
+	wire_told_exit(&end.msg, end.text, ret);
 	return 0;
 }
 
@@ -320,9 +285,7 @@ static int path_talk(struct guest *g, struct talk *t, const struct channel_rules
 {
 	auto_buf struct buf strings = {0};
 
-	if (add_string(&strings, at->user, e) < 0 || add_string(&strings, at->cwd, e) < 0 ||
-		add_string(&strings, at->path, e) < 0 ||
-		(target && add_string(&strings, target, e) < 0) ||
+	if (wire_ask_path(at, target, &strings, e) < 0 ||
 		talk(g, t, rules, msg, buf_bytes(&strings), ret, e) < 0)
 		return -1;
 	if (ret->msg.code)
@@ -362,40 +325,17 @@ static int op_write(struct guest *g, const struct op *op, const struct guest_wri
 
 struct lister {
 	struct channel **channel;
-	struct buf rest; /* the beginning of an entry */
-	int (*each)(void *arg, const struct guest_entry *entry, struct err *e);
-	void *arg;
+	struct wire_lister entries;
 };
 
 static int list_sink(void *arg, int stream, struct bytes data, struct err *e)
 {
 	struct lister *lister = arg;
-	const uint8_t *p;
-	size_t left;
-	int got;
-	struct wire_entry entry;
+	int rc = wire_told_entries(&lister->entries, data, e);
 
 	(void)stream;
-	if (buf_add(&lister->rest, data.p, data.len, e) < 0)
-		return -1;
-	p = buf_data(&lister->rest);
-	left = lister->rest.len;
-	while ((got = wire_next_entry(&p, &left, &entry)) > 0) {
-		struct guest_entry seen = {
-			.name = entry.name,
-			.target = entry.target,
-			.mode = entry.mode,
-			.size = entry.size,
-			.mtime = entry.mtime,
-		};
-
-		if (lister->each(lister->arg, &seen, e) < 0)
-			return -1;
-	}
-	if (got < 0)
-		return channel_blame(*lister->channel, "a directory entry over the limits", e);
-	buf_drop(&lister->rest, lister->rest.len - left);
-	return 0;
+	return rc <= 0 ? rc
+		       : channel_blame(*lister->channel, "a directory entry over the limits", e);
 }
 
 static int op_list(struct guest *g, const struct op *op, const struct guest_path *at,
@@ -403,16 +343,16 @@ static int op_list(struct guest *g, const struct op *op, const struct guest_path
 	struct err *e)
 {
 	const struct channel_rules rules = {.end = WIRE_DONE, .streams = 1 << WIRE_BODY};
-	struct lister lister = {.each = each, .arg = arg};
+	struct lister lister = {.entries = {.each = each, .arg = arg}};
 	struct talk t = {.op = op, .sink = list_sink, .arg = &lister};
 	struct channel_end end;
 	int rc;
 
 	lister.channel = &t.channel;
 	rc = path_talk(g, &t, &rules, (struct wire_msg){.type = WIRE_LIST}, at, NULL, &end, e);
-	if (rc == 0 && lister.rest.len)
+	if (rc == 0 && lister.entries.rest.len)
 		rc = err_set(e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
-	buf_free(&lister.rest);
+	buf_free(&lister.entries.rest);
 	return rc;
 }
 

@@ -36,6 +36,8 @@ struct line {
 	int fd;
 	struct op pump_op;
 	pthread_t pump;
+	struct line_spill spill;
+	_Atomic int64_t heard_ns;
 
 	struct buf in; /* the pump's alone, like chunk */
 	size_t chunk;
@@ -141,6 +143,18 @@ bool guest_is_line(const struct guest *g)
 	return g->ops == &line_ops;
 }
 
+void line_set_spill(struct guest *g, struct line_spill spill)
+{
+	line_of(g)->spill = spill;
+}
+
+const struct line_spill *line_spill_of(struct guest *g)
+{
+	struct line *l = line_of(g);
+
+	return l->spill.fetch ? &l->spill : NULL;
+}
+
 bool line_failed(struct guest *g)
 {
 	struct line *l = line_of(g);
@@ -161,6 +175,19 @@ static int line_send(const struct op *op, struct line *l, const struct wire_msg 
 	line_end(l,
 		e); /* half a frame may be out; if it had ended before, the first reason counts */
 	return line_why(l, e);
+}
+
+void line_ask_for_sign(struct guest *g)
+{
+	struct op op = op_for_cleanup(1);
+	struct err e;
+
+	line_send(&op, line_of(g), &(struct wire_msg){.type = WIRE_PING}, (struct bytes){0}, &e);
+}
+
+double line_silence(struct guest *g)
+{
+	return (double)(now_ns() - line_of(g)->heard_ns) / 1e9;
 }
 
 /* Receiving: all of this runs on the pump. */
@@ -221,6 +248,8 @@ static int route(struct line *l, const struct frame *frame, struct err *e)
 	if (!wire_decode(frame->head, frame->head_len, &msg))
 		return blame(e, "a message that cannot be read");
 	auto_unlock pthread_mutex_t *held = lock_take(&l->mu);
+	if (msg.type == WIRE_PONG && msg.id == 0)
+		return 0;
 	c = *find_locked(l, msg.id);
 	if (c)
 		return take_frame_locked(c, &msg, (struct bytes){frame->body, frame->body_len}, e);
@@ -265,6 +294,7 @@ static int pump_read(struct line *l, struct err *e)
 	if (got <= 0)
 		return fail_closed(e);
 	buf_grew(&l->in, (size_t)got);
+	l->heard_ns = now_ns();
 	if ((size_t)got == l->chunk && l->chunk < CHUNK_MAX)
 		l->chunk *= 2;
 	else if ((size_t)got < l->chunk / 4 && l->chunk > CHUNK_MIN)
@@ -494,6 +524,7 @@ int line_open(const struct op *op, int fd, struct guest **ret, struct err *e)
 	l->fd = fd;
 	l->chunk = CHUNK_MIN;
 	l->stray_max = STRAY_MAX;
+	l->heard_ns = now_ns();
 	l->pump_op.cancel_fd = -1;
 	pthread_mutex_init(&l->mu, NULL);
 	if (fd_set_nonblock(fd, e) < 0 || op_init(&l->pump_op, "pump", 0, e) < 0 ||

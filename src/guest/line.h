@@ -28,3 +28,23 @@ void line_fail(struct guest *g, const char *why);
 bool line_failed(struct guest *g);
 /* Whether g was made by line_open. */
 bool guest_is_line(const struct guest *g);
+
+/*
+ * For a slow line: much output of a command that is captured stays in files of the guest, and is
+ * fetched by other means (WIRE_EXEC_SPILL). where: EXIT's body, escaped; whatever the guest says
+ * there must be checked. Set before the line is first used.
+ */
+struct line_spill {
+	int (*fetch)(void *arg, const struct op *op, const char *where, const struct guest_io *io,
+		struct err *e);
+	void *arg;
+};
+void line_set_spill(struct guest *g, struct line_spill spill);
+const struct line_spill *line_spill_of(struct guest *g); /* NULL: none */
+
+/*
+ * For a line whose other end can vanish without a sign: asks the runner for one, which counts as
+ * news. line_silence: for how long nothing has come, in seconds.
+ */
+void line_ask_for_sign(struct guest *g);
+double line_silence(struct guest *g);

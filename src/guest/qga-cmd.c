@@ -50,7 +50,11 @@ int qga_exec_start(struct qga *q, const struct op *op, const struct qga_exec *re
 	struct err *e)
 {
 	auto_json json_t *args = NULL, *value = NULL;
+	void *arg;
+	const struct qga_way *way = qga_way_of(q, &arg);
 
+	if (way)
+		return way->exec_start(arg, op, req, ret_pid, e);
 	if (check_utf8(req->argv, e) < 0 || check_utf8(req->env, e) < 0 ||
 		json_make(&args, e, "{s:s, s:o, s:b}", "path", req->argv[0], "arg",
 			string_array(req->argv + 1), "capture-output", 1) < 0)
@@ -78,7 +82,11 @@ int qga_exec_wait(struct qga *q, const struct op *op, int64_t pid, size_t output
 		.reply_max = 2 * base64_len(max) + 4096,
 	};
 	double pause = 0.001;
+	void *arg;
+	const struct qga_way *way = qga_way_of(q, &arg);
 
+	if (way)
+		return way->exec_wait(arg, op, pid, output_max, ret, e);
 	if (json_make(&args, e, "{s:I}", "pid", (json_int_t)pid) < 0)
 		return -1;
 	call.args = args;
@@ -167,7 +175,11 @@ int qga_file_write(
 	struct qga *q, const struct op *op, const char *path, struct bytes content, struct err *e)
 {
 	json_int_t handle;
+	void *arg;
+	const struct qga_way *way = qga_way_of(q, &arg);
 
+	if (way)
+		return way->file_write(arg, op, path, content, e);
 	if (file_open(q, op, path, "w", &handle, e) < 0)
 		return -1;
 	while (content.len) {
@@ -212,7 +224,11 @@ int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t
 	json_int_t handle;
 	uint64_t total = 0;
 	int more = 1;
+	void *way_arg;
+	const struct qga_way *way = qga_way_of(q, &way_arg);
 
+	if (way)
+		return way->file_read(way_arg, op, path, max, sink, arg, e);
 	if (file_open(q, op, path, "r", &handle, e) < 0)
 		return -1;
 	while (more > 0) {

@@ -17,6 +17,8 @@ enum {
 };
 
 struct qga {
+	const struct qga_way *way; /* NULL: the socket fd */
+	void *way_arg;
 	int fd;
 	bool in_step; /* no answer is outstanding */
 	struct buf in;
@@ -34,6 +36,30 @@ int qga_open(int fd, struct qga **ret, struct err *e)
 		return -1;
 	*ret = take_ptr(&q);
 	return 0;
+}
+
+int qga_open_way(const struct qga_way *way, void *arg, struct qga **ret, struct err *e)
+{
+	struct qga *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return err_oom(e);
+	q->way = way;
+	q->way_arg = arg;
+	q->fd = -1;
+	*ret = q;
+	return 0;
+}
+
+const struct qga_way *qga_way_of(const struct qga *q, void **ret_arg)
+{
+	*ret_arg = q->way_arg;
+	return q->way;
+}
+
+size_t qga_output_max(const struct qga *q)
+{
+	return q->way ? q->way->output_max : QGA_OUTPUT_MAX;
 }
 
 void qga_close(struct qga *q)

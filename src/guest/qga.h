@@ -12,6 +12,29 @@
 
 struct qga;
 
+/*
+ * An agent that is not at the end of a socket, but reached by other means: what the functions below
+ * that are more than a call are to do instead. qga_sync, qga_ping and qga_call are not for it.
+ */
+struct qga_exec;
+struct qga_way {
+	size_t output_max; /* of each stream of a command */
+	int (*exec_start)(void *arg, const struct op *op, const struct qga_exec *req,
+		int64_t *ret_pid, struct err *e);
+	int (*exec_wait)(void *arg, const struct op *op, int64_t pid, size_t output_max,
+		struct qga_exit *ret, struct err *e);
+	int (*file_write)(void *arg, const struct op *op, const char *path, struct bytes content,
+		struct err *e);
+	int (*file_read)(void *arg, const struct op *op, const char *path, uint64_t max,
+		int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg,
+		struct err *e);
+};
+int qga_open_way(const struct qga_way *way, void *arg, struct qga **ret, struct err *e);
+/* NULL: it is one at a socket. *ret_arg: what qga_open_way got. */
+const struct qga_way *qga_way_of(const struct qga *q, void **ret_arg);
+/* How much output of a command, each stream, can be had. */
+size_t qga_output_max(const struct qga *q);
+
 /* Borrows fd, a connected stream socket. Sends nothing yet. */
 int qga_open(int fd, struct qga **ret, struct err *e);
 void qga_close(struct qga *q); /* NULL is fine */

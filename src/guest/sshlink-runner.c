@@ -26,7 +26,7 @@ enum {
  * write to, without it only files of our own.
  */
 #define SCRIPT                                                                                     \
-	"v=\"moat-guest " MOAT_VERSION " wire 1\"; s=; r=user; d=$HOME/.cache/moat; t=/tmp; "      \
+	"v=\"moat-guest " MOAT_VERSION " wire 2\"; s=; r=user; d=$HOME/.cache/moat; t=/tmp; "      \
 	"if [ \"$(id -u)\" = 0 ]; then r=root; "                                                   \
 	"elif sudo -n true </dev/null >/dev/null 2>&1; then r=root; s=\"sudo -n\"; fi; "           \
 	"[ $r = user ] || d=\"/var/lib/moat /usr/local/lib/moat /opt/moat\"; "                     \
@@ -235,7 +235,7 @@ static int start(struct sshlink *l, const struct op *op, const char *runner_path
 	char word[1024];
 	int rc;
 
-	static_assert(WIRE_VERSION == 1, "the version line above");
+	static_assert(WIRE_VERSION == 2, "the version line above");
 	if (sshlink_channel(l, op, &l->channel, e) < 0)
 		return -1;
 	rc = SSHLINK_REPEAT(l, op, e, ssh_channel_request_exec(l->channel, command));

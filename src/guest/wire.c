@@ -84,6 +84,8 @@ static bool members(struct cursor *c, struct wire_msg *m)
 		return true;
 	case WIRE_READ:
 		NUM(max);
+		NUM(size);
+		NUM(size2);
 		return true;
 	case WIRE_WRITE:
 		NUM(flags);

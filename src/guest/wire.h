@@ -23,7 +23,7 @@
 #define WIRE_PORT_NAME "org.moat.guest.0" /* the virtio-serial port */
 
 enum {
-	WIRE_VERSION = 1,
+	WIRE_VERSION = 2,
 	WIRE_WINDOW = 256 * 1024,
 	WIRE_PIECE = 64 * 1024,             /* DATA bodies are at most this */
 	WIRE_STRINGS_MAX = 6 * 1024 * 1024, /* EXEC bodies: argv, environment */
@@ -44,7 +44,8 @@ enum wire_type {
 			 group) */
 	WIRE_RESIZE,  /* rows, cols */
 	WIRE_CANCEL,  /* kill the whole tree, drop the file; still answered by EXIT or DONE */
-	WIRE_READ,    /* max; body: user, cwd, path. Answer: DATA..., DONE */
+	WIRE_READ,    /* max, size (where to begin), size2 (how much, 0: all); body: user, cwd,
+			 path. Answer: DATA..., DONE */
 	WIRE_WRITE,   /* flags, mode; body: user, cwd, path. Then DATA..., EOF. Answer: DONE */
 	WIRE_LIST,    /* body: user, cwd, path. Answer: DATA (entries, see below), DONE */
 	WIRE_MKDIR,   /* mode; body: user, cwd, path. Answer: DONE */
@@ -53,7 +54,8 @@ enum wire_type {
 	/* guest to host */
 	WIRE_HELLO_REPLY = 64, /* version, nonce, pid in code */
 	WIRE_EXIT, /* how, code, timed_out, size (stdout bytes), size2 (stderr bytes); body: a
-		      message if it did not start */
+		      message if it did not start; otherwise empty, or where the output is (see
+		      WIRE_EXEC_SPILL) */
 	WIRE_DONE, /* code (errno, 0 for success), size, mode; body: a message if it failed */
 	WIRE_PONG,
 };
@@ -63,7 +65,14 @@ enum wire_exec_flag {
 	WIRE_EXEC_PTY = 2,     /* rows, cols; stdout and stderr are one */
 	WIRE_EXEC_CAPTURE = 4, /* keep the last max bytes of each stream, send them when the command
 				  has ended */
+	/*
+	 * With CAPTURE: output that is too much for a slow line is left in files for the host to
+	 * fetch through the guest agent (runner/spool.h). EXIT's body is then
+	 * "DIRECTORY PARTS_OF_STDOUT PARTS_OF_STDERR", the files "1.0", "1.1" ..., "2.0" ...
+	 */
+	WIRE_EXEC_SPILL = 8,
 };
+enum { WIRE_SPILL_OVER = 16 * 1024 }; /* bytes, both streams together */
 
 enum wire_write_flag {
 	WIRE_WRITE_APPEND = 1,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runner/pty.h"
+#include "runner/spool.h"
 #include "util/tree.h"
 
 enum {
@@ -43,6 +44,8 @@ static void exec_release(struct channel *ch)
 		supervise_drop(x->supervisor);
 	x->supervisor = NULL;
 	input_close(&x->in);
+	free(x->spilled);
+	x->spilled = NULL;
 	for (int i = 0; i < 2; i++) {
 		watch_close(ch->runner, &x->out[i].watch);
 		ring_free(&x->out[i].tail);
@@ -88,7 +91,10 @@ static void finish(struct exec *x)
 		.size2 = x->out[1].total};
 
 	channel_consume(&x->ch, 0, true);
-	exec_answer(x->ch.runner, &m, subject(x));
+	if (x->spilled)
+		line_send(&x->ch.runner->line, &m, x->spilled, strlen(x->spilled));
+	else
+		exec_answer(x->ch.runner, &m, subject(x));
 	channel_close(&x->ch);
 }
 
@@ -237,6 +243,13 @@ static size_t left_in(const struct exec *x, const struct stream *s)
 	return ioctl(s->watch.fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
 }
 
+/* Much output leaves by files; if that fails, by the line after all. */
+static void spill(struct exec *x)
+{
+	if (x->out[0].tail.len + x->out[1].tail.len > WIRE_SPILL_OVER)
+		x->spilled = spill_out(&x->out[0].tail, &x->out[1].tail);
+}
+
 static void command_ended(struct exec *x)
 {
 	if (x->ended)
@@ -251,6 +264,8 @@ static void command_ended(struct exec *x)
 			continue;
 		ring_trim(&s->tail);
 	}
+	if (!x->cancelled && x->spill)
+		spill(x);
 	if (x->cancelled || !has_more(x)) {
 		finish(x);
 		return;
@@ -412,6 +427,7 @@ struct exec *exec_new(struct runner *r, const struct wire_msg *m)
 		return NULL;
 	x->tty = m->flags & WIRE_EXEC_PTY;
 	x->capture = m->flags & WIRE_EXEC_CAPTURE;
+	x->spill = x->capture && (m->flags & WIRE_EXEC_SPILL);
 	input_init(&x->in, &x->ch, -1, x->tty);
 	stream_init(x, 0, m->max);
 	stream_init(x, 1, m->max);

@@ -20,7 +20,8 @@ struct exec {
 	struct stream out[2];
 	struct input in;
 	struct supervisor *supervisor; /* NULL: it is lost */
-	bool capture, tty;
+	bool capture, tty, spill;
+	char *spilled; /* where the output went, if it did */
 	bool cancelled, timed_out, killing, ended;
 	bool alone; /* nobody is left who could write into the pipes */
 	uint8_t how;

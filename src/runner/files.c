@@ -15,6 +15,7 @@ struct reading {
 	struct channel ch;
 	int fd;
 	uint64_t sent, max;
+	uint64_t count; /* how much is wanted; 0: all */
 	uint32_t mode;
 	char path[256]; /* for messages */
 };
@@ -77,9 +78,12 @@ static bool reading_turn(struct channel *ch)
 	struct reading *rd = (struct reading *)ch;
 	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
 	size_t want = ch->credit < WIRE_PIECE ? ch->credit : WIRE_PIECE;
-	uint8_t *place = line_begin(&ch->runner->line, &m, want);
+	uint8_t *place;
 	ssize_t n;
 
+	if (rd->count && want > rd->count - rd->sent)
+		want = (size_t)(rd->count - rd->sent);
+	place = line_begin(&ch->runner->line, &m, want);
 	if (!place)
 		return false;
 	n = read(rd->fd, place, want);
@@ -95,7 +99,9 @@ static bool reading_turn(struct channel *ch)
 	}
 	rd->sent += (uint64_t)n;
 	ch->credit -= (uint32_t)n;
-	return true;
+	if (rd->sent == rd->count)
+		reading_finish(rd, 0);
+	return rd->sent != rd->count;
 }
 
 static void reading_cancel(struct channel *ch)
@@ -123,11 +129,14 @@ int file_read(const struct file_request *req)
 		return EISDIR;
 	if (S_ISREG(st.st_mode) && max && (uint64_t)st.st_size > max)
 		return EFBIG;
+	if (req->msg->size && lseek(fd, (off_t)req->msg->size, SEEK_SET) < 0)
+		return errno;
 	rd = (struct reading *)channel_new(req->runner, req->msg->id, sizeof(*rd), &reading_ops);
 	if (!rd)
 		return errno;
 	rd->fd = take_fd(&fd);
 	rd->max = max;
+	rd->count = req->msg->size2;
 	rd->mode = st.st_mode;
 	snprintf(rd->path, sizeof(rd->path), "%.255s", req->path);
 	channel_want_turn(&rd->ch);

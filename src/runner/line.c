@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum {
@@ -16,6 +17,7 @@ void line_close(struct line *l)
 {
 	free(l->rx.p);
 	free(l->tx.p);
+	free(l->armoured);
 	if (l->in >= 0)
 		close(l->in);
 	if (l->out >= 0)
@@ -81,12 +83,84 @@ static enum line_news hung_up(struct line *l)
 	return LINE_ABSENT;
 }
 
+void line_make_raw(int fd)
+{
+	struct termios t;
+
+	if (tcgetattr(fd, &t) == 0) {
+		cfmakeraw(&t);
+		t.c_cflag |= CLOCAL | CREAD;
+		cfsetspeed(&t, B115200);
+		tcsetattr(fd, TCSANOW, &t);
+	}
+}
+
+int line_armour(struct line *l)
+{
+	l->armoured = calloc(1, sizeof(*l->armoured));
+	if (!l->armoured)
+		return ENOMEM;
+	l->armoured->reader.side = ARMOUR_TO_GUEST;
+	return 0;
+}
+
+/* The host begins anew: what is left of the last conversation is of no use to it. */
+static void begin_anew(struct line *l)
+{
+	line_lose(l);
+	line_make_raw(l->in); /* somebody may have changed it since */
+	drop(&l->rx, l->rx.len);
+	drop(&l->tx, l->tx.len);
+	l->armoured->at = l->armoured->len = 0;
+	l->armoured->next = 0;
+}
+
+static void take_text(struct line *l, const char *p, size_t left)
+{
+	uint8_t bytes[ARMOUR_PIECE];
+	enum armour_news news;
+	size_t n = 0;
+
+	while ((news = armour_read(&l->armoured->reader, &p, &left, bytes, &n)) != ARMOUR_NOTHING) {
+		if (news == ARMOUR_BEGIN)
+			begin_anew(l);
+		if (news == ARMOUR_LOST || !make_room(&l->rx, n)) {
+			line_lose(l);
+			drop(&l->rx, l->rx.len);
+			continue;
+		}
+		memcpy(l->rx.p + l->rx.start + l->rx.len, bytes, n);
+		l->rx.len += n;
+	}
+}
+
+static enum line_news fill_armoured(struct line *l)
+{
+	enum line_news news = LINE_NOTHING;
+	char text[PORT_READ];
+	ssize_t n;
+
+	drop(&l->rx, 0);
+	do {
+		n = read(l->in, text, sizeof(text));
+		if (n > 0) {
+			take_text(l, text, (size_t)n);
+			news = LINE_BYTES;
+		}
+	} while (n == sizeof(text) && l->rx.len < LINE_FULL);
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return news;
+	return n < 0 && errno == ENODEV ? LINE_GONE : LINE_ABSENT;
+}
+
 enum line_news line_fill(struct line *l)
 {
 	enum line_news news = LINE_NOTHING;
 	size_t space;
 	ssize_t n;
 
+	if (l->armoured)
+		return fill_armoured(l);
 	drop(&l->rx, 0);
 	if (!make_room(&l->rx, PORT_READ)) {
 		line_lose(l);
@@ -211,8 +285,35 @@ bool line_send(struct line *l, const struct wire_msg *m, const void *body, size_
 	return true;
 }
 
+static bool flush_armoured(struct line *l)
+{
+	struct armoured *a = l->armoured;
+
+	for (;;) {
+		size_t n = l->tx.len < ARMOUR_PIECE ? l->tx.len : ARMOUR_PIECE;
+		ssize_t done;
+
+		if (!a->len && !n)
+			return true;
+		if (!a->len) {
+			a->at = 0;
+			a->len = armour_line(
+				ARMOUR_TO_HOST, a->next, l->tx.p + l->tx.start, n, a->text);
+			a->next = armour_next(a->next);
+			drop(&l->tx, n);
+		}
+		done = write(l->out, a->text + a->at, a->len);
+		if (done < 0)
+			return errno != ENODEV; /* the rest is for later */
+		a->at += (size_t)done;
+		a->len -= (size_t)done;
+	}
+}
+
 bool line_flush(struct line *l)
 {
+	if (l->armoured)
+		return flush_armoured(l);
 	while (l->tx.len) {
 		ssize_t n = write(l->out, l->tx.p + l->tx.start, l->tx.len);
 

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "guest/armour.h"
 #include "guest/wire.h"
 
 enum {
@@ -19,10 +20,20 @@ struct line_bytes {
 	size_t start, len, cap;
 };
 
+/* The text on a terminal in between (guest/armour.h). */
+struct armoured {
+	struct armour_reader reader;
+	uint16_t next; /* number of the next line to send */
+	char text[ARMOUR_LINE_MAX];
+	size_t at, len; /* of text: what is not sent yet */
+};
+
 struct line {
 	int in, out;
 	bool is_port; /* a device: the host may hang up and come back */
+	bool linger;  /* after the end of the line, until background processes have ended */
 	bool synced;
+	struct armoured *armoured; /* NULL: bytes go as they are */
 	struct line_bytes rx, tx;
 	size_t frame; /* where in tx the frame of line_begin starts, counted from tx.start */
 };
@@ -32,6 +43,10 @@ struct line {
  * a few seconds. 0 or an errno; EBUSY if another process has it.
  */
 int line_open(struct line *l, const char *where);
+/* A plain serial line must pass bytes through untouched; anything else stays as it is. */
+void line_make_raw(int fd);
+/* From now on in armour. 0 or an errno. */
+int line_armour(struct line *l);
 void line_close(struct line *l);
 
 enum line_news {
@@ -57,6 +72,12 @@ uint8_t *line_begin(struct line *l, const struct wire_msg *m, size_t max);
 void line_end(struct line *l, size_t len); /* 0: there is no message after all */
 /* Writes what can be written now; false if the line is gone. */
 bool line_flush(struct line *l);
+
+/* Whether there is something that could not be written yet. */
+static inline bool line_waits(const struct line *l)
+{
+	return l->tx.len || (l->armoured && l->armoured->len);
+}
 
 static inline bool line_has_room(const struct line *l)
 {

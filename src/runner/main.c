@@ -7,13 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "guest/armour.h"
 #include "runner/channel.h"
+#include "runner/once.h"
 #include "runner/settle.h"
+#include "runner/spool.h"
 #include "runner/supervisor.h"
 
 static int usage(void)
 {
-	fputs("usage: moat-guest serve NAME|PATH|- [--daemon]\n"
+	fputs("usage: moat-guest serve NAME|PATH|- [--armour] [--daemon]\n"
+	      "       moat-guest once|fetch|kill|forget ID [OLD...]\n"
+	      "       moat-guest check SIZE CRC\n"
 	      "       moat-guest version\n"
 	      "NAME is a virtio-serial port, PATH a device, - stdin and stdout.\n",
 		stderr);
@@ -47,10 +52,14 @@ static void go_to_background(void)
 	setsid();
 }
 
-static int serve(const char *where, bool daemon)
+static int serve(const char *where, bool armour, bool daemon)
 {
 	struct line line;
 	int error = line_open(&line, where);
+
+	if (!error && armour)
+		error = line_armour(&line);
+	spool_open(); /* without it nothing can be left in files, that is all */
 
 	if (!error && daemon)
 		go_to_background();
@@ -78,21 +87,51 @@ static void fill_stdio(void)
 	close_from(3);
 }
 
+/* Whether this program is, byte for byte, the one that the host wants to have here. */
+static int check(const char *size, const char *crc)
+{
+	static uint8_t chunk[64 * 1024];
+	unsigned long long total = 0;
+	uint32_t sum = 0;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : 0;
+
+	while (fd >= 0 && (n = read(fd, chunk, sizeof(chunk))) > 0) {
+		sum = armour_crc(sum, chunk, (size_t)n);
+		total += (unsigned long long)n;
+	}
+	if (fd >= 0)
+		close(fd);
+	return n < 0 || total != strtoull(size, NULL, 10) || sum != strtoul(crc, NULL, 16);
+}
+
+static bool is_once(const char *word)
+{
+	return strcmp(word, "once") == 0 || strcmp(word, "fetch") == 0 ||
+	       strcmp(word, "kill") == 0 || strcmp(word, "forget") == 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *where = NULL;
-	bool daemon = false;
+	bool armour = false, daemon = false;
 
 	fill_stdio();
 	if (argc == 2 && strcmp(argv[1], "version") == 0) {
 		printf("moat-guest " MOAT_VERSION " wire %d\n", WIRE_VERSION);
 		return fflush(stdout) == 0 ? 0 : 1;
 	}
+	if (argc == 4 && strcmp(argv[1], "check") == 0)
+		return check(argv[2], argv[3]);
+	if (argc >= 2 && is_once(argv[1]))
+		return once_main(argc, argv);
 	if (argc < 3 || strcmp(argv[1], "serve") != 0)
 		return usage();
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "--daemon") == 0)
 			daemon = true;
+		else if (strcmp(argv[i], "--armour") == 0)
+			armour = true;
 		else if (!where)
 			where = argv[i];
 		else
@@ -100,5 +139,5 @@ int main(int argc, char **argv)
 	}
 	if (!where || (daemon && strcmp(where, "-") == 0))
 		return usage();
-	return serve(where, daemon);
+	return serve(where, armour, daemon);
 }

@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <termios.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "runner/line.h"
@@ -62,17 +62,6 @@ static int open_named(const char *name)
 	return -1;
 }
 
-/* A plain serial line must pass bytes through untouched. */
-static void make_raw(int fd)
-{
-	struct termios t;
-
-	if (tcgetattr(fd, &t) == 0) {
-		cfmakeraw(&t);
-		tcsetattr(fd, TCSANOW, &t);
-	}
-}
-
 static int open_stdio(struct line *l)
 {
 	/* Away from 0 and 1, which commands and stray output must never reach. */
@@ -93,7 +82,9 @@ int line_open(struct line *l, const char *where)
 	l->in = strchr(where, '/') ? open_device(where) : open_named(where);
 	if (l->in < 0)
 		return errno;
-	make_raw(l->in);
+	if (flock(l->in, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return EBUSY; /* two may open a terminal, unlike a virtio port */
+	line_make_raw(l->in);
 	l->out = fcntl(l->in, F_DUPFD_CLOEXEC, 3); /* so that each direction is watched by itself */
 	return l->out < 0 ? errno : 0;
 }

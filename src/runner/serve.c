@@ -100,7 +100,7 @@ static void watch_line(struct runner *r)
 	uint32_t edge = r->look_again ? EPOLLET : 0;
 
 	watch_set(r, &r->line_in, r->line.tx.len < LINE_FULL ? EPOLLIN | edge : 0);
-	watch_set(r, &r->line_out, r->line.tx.len ? EPOLLOUT | edge : 0);
+	watch_set(r, &r->line_out, line_waits(&r->line) ? EPOLLOUT | edge : 0);
 }
 
 /* Of two times, of which 0 means never. */
@@ -230,6 +230,31 @@ static void runner_free(struct runner *r)
 	free(r);
 }
 
+/* What background processes write is still taken off their hands. */
+static void drain_sinks(struct runner *r)
+{
+	struct epoll_event events[EVENTS_MAX];
+	bool any = true;
+
+	channels_abandon(r);
+	bury(r);
+	supervise_dismiss(r);
+	watch_close(r, &r->line_in);
+	watch_close(r, &r->line_out);
+	r->line.in = r->line.out = -1;
+	while (any && !init_wants_us_gone) {
+		any = false;
+		for (unsigned i = 0; i < SINKS_MAX; i++)
+			any |= r->sink[i].watch.fd >= 0;
+		for (int n = any ? epoll_wait(r->epoll, events, EVENTS_MAX, -1) : 0; n > 0; n--) {
+			struct watch *w = events[n - 1].data.ptr;
+
+			if (w->events)
+				w->ready(w, events[n - 1].events);
+		}
+	}
+}
+
 int runner_serve(struct line *line)
 {
 	struct runner *r = calloc(1, sizeof(*r));
@@ -253,6 +278,8 @@ int runner_serve(struct line *line)
 		supervise_refill(r);
 		while (!r->leaving)
 			one_round(r, &mask);
+		if (line->linger)
+			drain_sinks(r);
 	}
 	runner_free(r);
 	return error;

@@ -1,0 +1,226 @@
+#include "guest/armour.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void armour_put(const uint8_t *p, size_t n, char *out)
+{
+	for (; n; p += n < 3 ? n : 3, n -= n < 3 ? n : 3) {
+		uint32_t v = (uint32_t)p[0] << 16;
+
+		v |= n > 1 ? (uint32_t)p[1] << 8 : 0;
+		v |= n > 2 ? p[2] : 0;
+		*out++ = digits[v >> 18];
+		*out++ = digits[v >> 12 & 63];
+		*out++ = n > 1 ? digits[v >> 6 & 63] : '=';
+		*out++ = n > 2 ? digits[v & 63] : '=';
+	}
+}
+
+static int value_of(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+long armour_get(const char *text, size_t len, uint8_t *out)
+{
+	size_t padding = 0, used = 0;
+
+	if (len % 4)
+		return -1;
+	while (padding < 2 && padding < len && text[len - 1 - padding] == '=')
+		padding++;
+	for (size_t i = 0; i < len; i += 4) {
+		uint32_t v = 0;
+
+		for (size_t j = 0; j < 4; j++) {
+			int d = i + j < len - padding ? value_of(text[i + j]) : 0;
+
+			if (d < 0)
+				return -1;
+			v = v << 6 | (uint32_t)d;
+		}
+		out[used++] = (uint8_t)(v >> 16);
+		out[used++] = (uint8_t)(v >> 8);
+		out[used++] = (uint8_t)v;
+	}
+	return (long)(used - padding);
+}
+
+uint32_t armour_crc(uint32_t crc, const void *p, size_t n)
+{
+	/* Four bits at a time: a small table, for a small runner. */
+	static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac,
+		0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8,
+		0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+	const uint8_t *at = p;
+
+	crc = ~crc;
+	while (n--) {
+		crc ^= *at++;
+		crc = crc >> 4 ^ table[crc & 15];
+		crc = crc >> 4 ^ table[crc & 15];
+	}
+	return ~crc;
+}
+
+/* The sum covers the number too. */
+static uint32_t line_crc(uint16_t number, const uint8_t *p, size_t n)
+{
+	uint8_t head[2] = {(uint8_t)number, (uint8_t)(number >> 8)};
+
+	return armour_crc(armour_crc(0, head, sizeof(head)), p, n);
+}
+
+size_t armour_line(enum armour_side side, uint16_t number, const uint8_t *p, size_t n,
+	char out[ARMOUR_LINE_MAX])
+{
+	char mark[ARMOUR_MARK + 1];
+
+	snprintf(mark, sizeof(mark), "%c%08" PRIx32 "%04" PRIx16, side, line_crc(number, p, n),
+		number);
+	memcpy(out, mark, ARMOUR_MARK);
+	armour_put(p, n, out + ARMOUR_MARK);
+	out[ARMOUR_MARK + armour_len(n)] = '\n';
+	return ARMOUR_MARK + armour_len(n) + 1;
+}
+
+uint16_t armour_next(uint16_t number)
+{
+	return number == UINT16_MAX ? 1 : (uint16_t)(number + 1);
+}
+
+static bool parse_hex(const char *p, size_t n, uint32_t *ret)
+{
+	uint32_t v = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		char c = p[i];
+		int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+
+		if (d < 0)
+			return false;
+		v = v << 4 | (uint32_t)d;
+	}
+	*ret = v;
+	return true;
+}
+
+/* A whole line without its newline, which some terminal may have given a carriage return. */
+static enum armour_news take_line(struct armour_reader *r, uint8_t *out, size_t *ret_len)
+{
+	uint32_t crc = 0, number = 0;
+	size_t len = r->len;
+	long n;
+
+	if (len && r->line[len - 1] == '\r')
+		len--;
+	if (len < ARMOUR_MARK + 4 || r->line[0] != (char)r->side ||
+		!parse_hex(r->line + 1, 8, &crc) || !parse_hex(r->line + 9, 4, &number))
+		return ARMOUR_NOTHING;
+	n = armour_get(r->line + ARMOUR_MARK, len - ARMOUR_MARK, out);
+	if (n <= 0 || line_crc((uint16_t)number, out, (size_t)n) != crc)
+		return ARMOUR_NOTHING;
+	if (number && (!r->begun || number != r->next)) {
+		bool was = r->begun;
+
+		r->begun = false;
+		return was ? ARMOUR_LOST : ARMOUR_NOTHING;
+	}
+	r->begun = true;
+	r->next = armour_next((uint16_t)number);
+	*ret_len = (size_t)n;
+	return number ? ARMOUR_BYTES : ARMOUR_BEGIN;
+}
+
+enum armour_news armour_read(struct armour_reader *r, const char **p, size_t *left,
+	uint8_t out[ARMOUR_PIECE], size_t *ret_len)
+{
+	while (*left) {
+		enum armour_news news = ARMOUR_NOTHING;
+		char c = *(*p)++;
+
+		--*left;
+		/* Rubbish without a newline in front of a line must not hide it. */
+		if (c == (char)r->side) {
+			r->len = 0;
+			r->skip = false;
+		}
+		if (c == '\n') {
+			if (!r->skip)
+				news = take_line(r, out, ret_len);
+			r->len = 0;
+			r->skip = false;
+		} else if (r->len == sizeof(r->line)) {
+			r->skip = true;
+		} else if (!r->skip) {
+			r->line[r->len++] = c;
+		}
+		if (news != ARMOUR_NOTHING)
+			return news;
+	}
+	return ARMOUR_NOTHING;
+}
+
+bool armour_is_id(const char *id)
+{
+	size_t n = strspn(id, "0123456789abcdef");
+
+	return n && n <= ARMOUR_ID_MAX && !id[n];
+}
+
+size_t armour_put_head(const struct armour_head *h, char out[ARMOUR_HEAD_MAX])
+{
+	int n = snprintf(out, ARMOUR_HEAD_MAX, "moat1 %s %" PRIu32 " %" PRIu64 " %08" PRIx32 "\n",
+		h->id, h->parts, h->length, h->crc);
+
+	return (size_t)n;
+}
+
+/* Digits up to the separator, which is taken too. */
+static const char *take_number(const char *p, const char *end, char until, uint64_t *ret)
+{
+	uint64_t v = 0;
+	int n = 0;
+
+	for (; p < end && *p >= '0' && *p <= '9'; p++, n++)
+		v = v * 10 + (uint64_t)(*p - '0');
+	if (!n || n > 15 || p == end || *p != until)
+		return NULL;
+	*ret = v;
+	return p + 1;
+}
+
+size_t armour_get_head(const char *text, size_t len, struct armour_head *ret)
+{
+	static const char word[] = "moat1 ";
+	const char *p = text, *end;
+	struct armour_head h = {0};
+	uint64_t parts;
+	size_t n = 0;
+
+	end = text + (len < ARMOUR_HEAD_MAX ? len : ARMOUR_HEAD_MAX);
+	if (len < sizeof(word) || memcmp(p, word, sizeof(word) - 1) != 0)
+		return 0;
+	p += sizeof(word) - 1;
+	while (p < end && n < ARMOUR_ID_MAX && *p != ' ')
+		h.id[n++] = *p++;
+	if (p == end || *p++ != ' ' || !armour_is_id(h.id))
+		return 0;
+	p = take_number(p, end, ' ', &parts);
+	p = p ? take_number(p, end, ' ', &h.length) : NULL;
+	if (!p || parts > UINT32_MAX || end - p < 9 || !parse_hex(p, 8, &h.crc) || p[8] != '\n')
+		return 0;
+	h.parts = (uint32_t)parts;
+	*ret = h;
+	return (size_t)(p + 9 - text);
+}

@@ -1,0 +1,266 @@
+#include "guest/pve-agent.h"
+
+#include <string.h>
+
+#include "util/auto.h"
+#include "util/base64.h"
+
+enum { TRIES = 5 };
+
+int pve_agent_init(struct pve_agent *a, struct err *e)
+{
+	return turn_init(&a->turn, e);
+}
+
+void pve_agent_done(struct pve_agent *a)
+{
+	turn_done(&a->turn);
+}
+
+/* One call, alone. params is used up. */
+static int call(struct pve_agent *a, const struct op *op, const char *method, const char *name,
+	json_t *params, unsigned flags, json_t **ret, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+
+	if (turn_take(&a->turn, op, e) < 0) {
+		json_decref(params);
+		return -1;
+	}
+	held = &a->turn;
+	if (pve_do(a->api, op, method, params, flags, ret, e, "/nodes/%s/qemu/%u/agent/%s", a->node,
+		    a->vmid, name) == 0)
+		return 0;
+	/* None of these is about a file of the guest, or a mistake of whoever asked. */
+	if (e->kind == ERR_NOT_FOUND)
+		e->kind = ERR_UNAVAILABLE;
+	else if (e->kind == ERR_PERMISSION || e->kind == ERR_INVALID)
+		e->kind = ERR_BACKEND;
+	return -1;
+}
+
+enum pve_trouble pve_trouble(const struct err *e)
+{
+	if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED || e->kind == ERR_LIMIT ||
+		e->kind == ERR_INTERNAL)
+		return PVE_FINAL;
+	if (e->sys == 596)
+		return PVE_NO_PROGRAM;
+	if (e->kind == ERR_UNAVAILABLE && e->sys != 500 && e->sys != 404)
+		return e->sys == PVE_NOT_SENT ? PVE_AGENT_DOWN : PVE_UNSURE;
+	if (strstr(e->msg, "guest agent is not running"))
+		return PVE_AGENT_DOWN;
+	if (strstr(e->msg, "parameter 'pid'"))
+		return PVE_NO_PID;
+	if (strstr(e->msg, "got timeout") || strstr(e->msg, "unable to connect") ||
+		strstr(e->msg, "client closed connection"))
+		return PVE_UNSURE;
+	return PVE_FINAL;
+}
+
+int pve_agent_ping(struct pve_agent *a, const struct op *op, struct err *e)
+{
+	return call(a, op, "POST", "ping", NULL, PVE_TWICE, NULL, e);
+}
+
+int pve_agent_await(struct pve_agent *a, const struct op *op, struct err *e)
+{
+	double pause = 0.1;
+	struct err late;
+
+	while (pve_agent_ping(a, op, e) < 0) {
+		if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED)
+			return err_wrap(e, "waiting for the guest agent");
+		if (pve_trouble(e) == PVE_FINAL)
+			return -1;
+		if (op_pause(op, pause, &late) < 0) {
+			late.kind = late.kind == ERR_TIMEOUT ? ERR_TIMEOUT : ERR_CANCELLED;
+			*e = late;
+			return err_wrap(e, "waiting for the guest agent");
+		}
+		pause = pause * 1.5 < 1 ? pause * 1.5 : 1;
+	}
+	return 0;
+}
+
+static json_t *string_array(const char *const *list)
+{
+	json_t *array = json_array();
+
+	for (; array && *list; list++)
+		if (json_array_append_new(array, json_string(*list)) < 0) {
+			json_decref(array);
+			return NULL;
+		}
+	return array;
+}
+
+int pve_agent_exec(struct pve_agent *a, const struct op *op, const char *const *argv,
+	const char *input, int64_t *ret_pid, struct err *e)
+{
+	auto_json json_t *value = NULL;
+	json_t *params = NULL, *pid;
+
+	if (json_make(&params, e, "{s:o, s:s*}", "command", string_array(argv), "input-data",
+		    input) < 0 ||
+		call(a, op, "POST", "exec", params, 0, &value, e) < 0)
+		return -1;
+	pid = json_object_get(value, "pid");
+	if (!json_is_integer(pid))
+		return err_set(e, ERR_UNAVAILABLE, "the guest agent sent no process number");
+	*ret_pid = json_integer_value(pid);
+	return 0;
+}
+
+/* Bytes came as code points up to U+00FF, in UTF-8. */
+static int add_latin1(struct buf *b, const json_t *text, struct err *e)
+{
+	const char *p = json_string_value(text);
+	size_t len = json_string_length(text);
+	uint8_t *out;
+	size_t n = 0;
+
+	if (!p || !len)
+		return 0;
+	if (len > 2 * PVE_READ_MAX)
+		return err_set(e, ERR_UNAVAILABLE, "the guest agent sent too much");
+	out = buf_room(b, len);
+	if (!out)
+		return err_oom(e);
+	for (size_t i = 0; i < len; i++) {
+		uint8_t c = (uint8_t)p[i];
+
+		if (c >= 0x80 && (c & 0xfc) == 0xc0 && i + 1 < len)
+			c = (uint8_t)(c << 6 | ((uint8_t)p[++i] & 0x3f));
+		else if (c >= 0x80)
+			return err_set(e, ERR_UNAVAILABLE, "the guest agent sent no bytes");
+		out[n++] = c;
+	}
+	buf_grew(b, n);
+	return 0;
+}
+
+/* Perl is not always sure whether it has a number. */
+static bool is_set(const json_t *flag)
+{
+	const char *text = json_string_value(flag);
+
+	return json_is_true(flag) || json_integer_value(flag) || (text && strcmp(text, "1") == 0);
+}
+
+int pve_parse_status(const json_t *value, struct qga_exit *ret, struct err *e)
+{
+	auto_qga_exit struct qga_exit x = {0};
+	json_int_t code, sig;
+
+	if (!json_is_object(value))
+		return err_set(e, ERR_UNAVAILABLE, "the guest agent sent no status");
+	if (!is_set(json_object_get(value, "exited")))
+		return 0;
+	code = json_integer_value(json_object_get(value, "exitcode"));
+	sig = json_integer_value(json_object_get(value, "signal"));
+	x.signal = sig > 0 && sig < 128 ? (int)sig : 0;
+	x.code = x.signal ? 128 + x.signal : (int)(code & 0x7fffffff);
+	x.out_cut = is_set(json_object_get(value, "out-truncated"));
+	x.err_cut = is_set(json_object_get(value, "err-truncated"));
+	if (add_latin1(&x.out, json_object_get(value, "out-data"), e) < 0 ||
+		add_latin1(&x.err, json_object_get(value, "err-data"), e) < 0)
+		return -1;
+	*ret = x;
+	x = (struct qga_exit){0};
+	return 1;
+}
+
+int pve_agent_status(
+	struct pve_agent *a, const struct op *op, int64_t pid, struct qga_exit *ret, struct err *e)
+{
+	auto_json json_t *value = NULL;
+	json_t *params = NULL;
+
+	if (json_make(&params, e, "{s:I}", "pid", (json_int_t)pid) < 0 ||
+		call(a, op, "GET", "exec-status", params, 0, &value, e) < 0)
+		return -1;
+	return pve_parse_status(value, ret, e);
+}
+
+static int run_once(struct pve_agent *a, const struct op *op, const char *const *argv,
+	const char *input, struct qga_exit *ret, struct err *e)
+{
+	double pause = 0.02;
+	int64_t pid;
+	int ended;
+
+	if (pve_agent_exec(a, op, argv, input, &pid, e) < 0)
+		return -1;
+	while ((ended = pve_agent_status(a, op, pid, ret, e)) == 0) {
+		if (op_pause(op, pause, e) < 0)
+			return -1;
+		pause = pause * 1.5 < 1 ? pause * 1.5 : 1;
+	}
+	return ended < 0 ? -1 : 0;
+}
+
+int pve_agent_run(struct pve_agent *a, const struct op *op, const char *const *argv,
+	const char *input, struct qga_exit *ret, struct err *e)
+{
+	double pause = 0.1;
+	struct err late;
+
+	for (int tries = 1;; tries++, pause *= 2) {
+		enum pve_trouble trouble;
+
+		if (run_once(a, op, argv, input, ret, e) == 0)
+			return 0;
+		trouble = pve_trouble(e);
+		if (trouble == PVE_FINAL || trouble == PVE_NO_PROGRAM || tries == TRIES ||
+			op_pause(op, pause, &late) < 0)
+			return -1;
+	}
+}
+
+int pve_agent_write(struct pve_agent *a, const struct op *op, const char *path,
+	struct bytes content, struct err *e)
+{
+	auto_free char *text = malloc(base64_len(content.len) + 1);
+	double pause = 0.1;
+	struct err late;
+
+	if (!text)
+		return err_oom(e);
+	base64_encode(content, text);
+	for (int tries = 1;; tries++, pause *= 2) {
+		json_t *params = NULL;
+
+		if (json_make(&params, e, "{s:s, s:s, s:i}", "file", path, "content", text,
+			    "encode", 0) < 0)
+			return -1;
+		if (call(a, op, "POST", "file-write", params, PVE_TWICE, NULL, e) == 0)
+			return 0;
+		if (pve_trouble(e) == PVE_FINAL || tries == TRIES || op_pause(op, pause, &late) < 0)
+			return -1;
+	}
+}
+
+int pve_agent_read(struct pve_agent *a, const struct op *op, const char *path, uint64_t offset,
+	struct buf *ret, struct err *e)
+{
+	double pause = 0.1;
+	struct err late;
+
+	for (int tries = 1;; tries++, pause *= 2) {
+		auto_json json_t *value = NULL;
+		json_t *params = NULL;
+
+		if (json_make(&params, e, "{s:s}", "file", path) < 0)
+			return -1;
+		if (offset) /* a server that does not know it would refuse it */
+			json_object_set_new(params, "offset", json_integer((json_int_t)offset));
+		if (call(a, op, "GET", "file-read", params, 0, &value, e) == 0) {
+			if (add_latin1(ret, json_object_get(value, "content"), e) < 0)
+				return -1;
+			return is_set(json_object_get(value, "truncated"));
+		}
+		if (pve_trouble(e) == PVE_FINAL || tries == TRIES || op_pause(op, pause, &late) < 0)
+			return -1;
+	}
+}

@@ -1,0 +1,67 @@
+/*
+ * pve-agent.h - the guest agent of one VM of a Proxmox VE server, call by call. A call costs the
+ * server a tenth of a second, and it does one at a time for a VM: so do we. Any thread.
+ *
+ * The agent's words come from a hostile guest.
+ */
+#pragma once
+
+#include "guest/qga-parse.h"
+#include "pve/api.h"
+#include "util/turn.h"
+
+enum {
+	PVE_INPUT_MAX = 65536,            /* characters of stdin, ASCII */
+	PVE_WRITE_MAX = 46080,            /* bytes of a file, in one call */
+	PVE_READ_MAX = 16 * 1024 * 1024,  /* the same for reading */
+	PVE_OUTPUT_MAX = 2 * 1024 * 1024, /* more than that is lost, with the exit status */
+	PVE_ARGS_MAX = 96 * 1024,         /* of a command, all together */
+};
+
+struct pve_agent {
+	struct pve_api *api;
+	const char *node;
+	unsigned vmid;
+	struct turn turn;
+};
+int pve_agent_init(struct pve_agent *a, struct err *e); /* members above turn are set */
+void pve_agent_done(struct pve_agent *a);
+
+/* What a failed call means for those that might try again; of the error that the call gave. */
+enum pve_trouble {
+	PVE_FINAL,      /* trying again cannot help, or op has ended */
+	PVE_AGENT_DOWN, /* the agent does not answer (yet); nothing was done */
+	PVE_UNSURE,     /* it may have been done */
+	PVE_NO_PROGRAM, /* perhaps there is no such program; perhaps it was started all the same */
+	PVE_NO_PID,     /* the agent knows nothing (more) of this process */
+};
+enum pve_trouble pve_trouble(const struct err *e);
+
+int pve_agent_ping(struct pve_agent *a, const struct op *op, struct err *e);
+/* Waits, as long as op allows, until the agent answers; a VM that does not run is an error. */
+int pve_agent_await(struct pve_agent *a, const struct op *op, struct err *e);
+
+/* argv and input must be ASCII. Not tried again by itself. */
+int pve_agent_exec(struct pve_agent *a, const struct op *op, const char *const *argv,
+	const char *input, int64_t *ret_pid, struct err *e);
+/*
+ * 1: it has ended, and the agent has forgotten it; 0: it runs. Output that says so is cut. A signal
+ * gives 128 + n.
+ */
+int pve_agent_status(
+	struct pve_agent *a, const struct op *op, int64_t pid, struct qga_exit *ret, struct err *e);
+/* Pure: the value that exec-status answered. */
+int pve_parse_status(const json_t *value, struct qga_exit *ret, struct err *e);
+/* Both, for commands that may run twice: tried again while that may help. */
+int pve_agent_run(struct pve_agent *a, const struct op *op, const char *const *argv,
+	const char *input, struct qga_exit *ret, struct err *e);
+
+/* Of at most PVE_WRITE_MAX bytes; what was in the file is gone. Tried again by itself. */
+int pve_agent_write(struct pve_agent *a, const struct op *op, const char *path,
+	struct bytes content, struct err *e);
+/*
+ * Up to PVE_READ_MAX bytes of a file from offset on; 1: there may be more. An offset needs a server
+ * of version 9.2.
+ */
+int pve_agent_read(struct pve_agent *a, const struct op *op, const char *path, uint64_t offset,
+	struct buf *ret, struct err *e);

@@ -1,0 +1,295 @@
+#include "guest/pve-door.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "util/auto.h"
+#include "util/str.h"
+#include "util/strv.h"
+
+/* Arguments $1: prefix of files, $2, $3: how many parts there are of the script and of its input.
+ */
+static const char unpack_script[] =
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; umask "
+	"077\n"
+	"p=$1; j() { i=0; while [ $i -lt $2 ]; do cat \"$p.$1.$i\" || exit 120\n"
+	"  rm -f \"$p.$1.$i\"; i=$((i+1)); done >\"$p.$1\"; }\n"
+	"j s $2; j i $3; exec <\"$p.i\"; rm -f \"$p.i\"; . \"$p.s\"\n";
+
+enum { OUTPUT_MAX = 1024 * 1024, RANDOM_BYTES = 8 };
+
+int pve_latin1(const char *p, size_t n, struct buf *ret, struct err *e)
+{
+	uint8_t *out = buf_room(ret, 2 * n + 1);
+	size_t len = 0;
+
+	if (!out)
+		return err_oom(e);
+	for (size_t i = 0; i < n; i++) {
+		uint8_t c = (uint8_t)p[i];
+
+		if (c >= 0x80) {
+			out[len++] = (uint8_t)(0xc0 | c >> 6);
+			c = (uint8_t)(0x80 | (c & 0x3f));
+		}
+		out[len++] = c;
+	}
+	buf_grew(ret, len);
+	return 0;
+}
+
+static char *latin1_str(const char *p, size_t n, struct err *e)
+{
+	auto_buf struct buf b = {0};
+	char *s = pve_latin1(p, n, &b, e) < 0 ? NULL : buf_take_str(&b);
+
+	if (!s)
+		err_oom(e);
+	return s;
+}
+
+int pve_quote(struct buf *b, const char *const *words, struct err *e)
+{
+	for (; *words; words++) {
+		if (buf_add_str(b, "'", e) < 0)
+			return -1;
+		for (const char *p = *words; *p; p++)
+			if (*p == '\'' ? buf_add_str(b, "'\\''", e) < 0 : buf_add(b, p, 1, e) < 0)
+				return -1;
+		if (buf_add_str(b, "' ", e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int write_parts(struct pve_agent *a, const struct op *op, const char *prefix,
+	struct bytes content, unsigned *ret_parts, struct err *e)
+{
+	unsigned n = 0;
+
+	while (content.len) {
+		size_t len = content.len < PVE_WRITE_MAX ? content.len : PVE_WRITE_MAX;
+		auto_free char *name = NULL;
+
+		if (str_printf(&name, e, "%s.%u", prefix, n++) < 0 ||
+			pve_agent_write(a, op, name, (struct bytes){content.p, len}, e) < 0)
+			return -1;
+		content.p += len;
+		content.len -= len;
+	}
+	*ret_parts = n;
+	return 0;
+}
+
+/* The agent has no way to set the environment. */
+static int whole_command(const struct qga_exec *req, struct strv *ret, struct err *e)
+{
+	if (req->env)
+		strv_add_all(ret, "/usr/bin/env", "-i", NULL);
+	for (const char *const *var = req->env; var && *var; var++)
+		strv_add(ret, *var);
+	for (const char *const *arg = req->argv; *arg; arg++)
+		strv_add(ret, *arg);
+	return strv_check(ret, e);
+}
+
+/* Too much for one call: a script that has it all, and its input, in files. */
+static int start_packed(struct pve_agent *a, const struct op *op, const struct strv *command,
+	struct bytes input, int64_t *ret_pid, struct err *e)
+{
+	auto_buf struct buf script = {0};
+	uint8_t random[RANDOM_BYTES];
+	char prefix[32], hex[2 * RANDOM_BYTES + 1], path[48], parts[2][16];
+	const char *const argv[] = {
+		"/bin/sh", "-c", unpack_script, "sh", prefix, parts[0], parts[1], NULL};
+	unsigned n[2];
+
+	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+		return err_sys(e, errno, "getrandom");
+	str_hex(random, sizeof(random), hex);
+	snprintf(prefix, sizeof(prefix), "/tmp/moat-%s", hex);
+	if (buf_printf(&script, e, "rm -f %s.s; exec ", prefix) < 0 ||
+		pve_quote(&script, (const char *const *)command->v, e) < 0 ||
+		buf_add_str(&script, "\n", e) < 0)
+		return -1;
+	snprintf(path, sizeof(path), "%s.s", prefix);
+	if (write_parts(a, op, path, buf_bytes(&script), &n[0], e) < 0)
+		return -1;
+	snprintf(path, sizeof(path), "%s.i", prefix);
+	if (write_parts(a, op, path, input, &n[1], e) < 0)
+		return -1;
+	for (int i = 0; i < 2; i++)
+		snprintf(parts[i], sizeof(parts[i]), "%u", n[i]);
+	return pve_agent_exec(a, op, argv, NULL, ret_pid, e);
+}
+
+static bool fits(const struct strv *command, struct bytes input)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < command->n; i++)
+		used += strlen(command->v[i]) + 1;
+	return used < PVE_ARGS_MAX && input.len <= PVE_INPUT_MAX &&
+	       !(input.len && memchr(input.p, 0, input.len));
+}
+
+static int start_plain(struct pve_agent *a, const struct op *op, const struct strv *command,
+	struct bytes input, int64_t *ret_pid, struct err *e)
+{
+	auto_strv struct strv argv = {0};
+	auto_free char *text = NULL;
+
+	for (size_t i = 0; i < command->n; i++) {
+		auto_free char *word = latin1_str(command->v[i], strlen(command->v[i]), e);
+
+		if (!word)
+			return -1;
+		strv_add(&argv, word);
+	}
+	if (strv_check(&argv, e) < 0)
+		return -1;
+	if (input.len && !(text = latin1_str((const char *)input.p, input.len, e)))
+		return -1;
+	return pve_agent_exec(a, op, (const char *const *)argv.v, text, ret_pid, e);
+}
+
+/* The program is missing: that is for the guest to say, and for us to guess. */
+static int no_program(const char *name, struct err *e)
+{
+	char safe[200];
+
+	if (e->sys != 596)
+		return -1;
+	str_escape(name, strlen(name), safe, sizeof(safe));
+	return err_set(e, ERR_BACKEND, "the guest agent cannot start %s", safe);
+}
+
+static int door_exec_start(
+	void *arg, const struct op *op, const struct qga_exec *req, int64_t *ret_pid, struct err *e)
+{
+	struct pve_door *d = arg;
+	auto_strv struct strv command = {0};
+	int rc;
+
+	if (whole_command(req, &command, e) < 0)
+		return -1;
+	if (fits(&command, req->input))
+		rc = start_plain(d->agent, op, &command, req->input, ret_pid, e);
+	else if (d->windows)
+		return err_set(e, ERR_LIMIT,
+			"at most %d bytes of arguments and %d of input, without NUL, reach a "
+			"Windows guest",
+			PVE_ARGS_MAX, PVE_INPUT_MAX);
+	else
+		rc = start_packed(d->agent, op, &command, req->input, ret_pid, e);
+	return rc < 0 ? no_program(req->argv[0], e) : 0;
+}
+
+static int door_exec_wait(void *arg, const struct op *op, int64_t pid, size_t output_max,
+	struct qga_exit *ret, struct err *e)
+{
+	struct pve_door *d = arg;
+	double pause = 0.02;
+	unsigned tries = 0;
+	int ended;
+
+	(void)output_max; /* the server has its own limit, and the caller cuts */
+	while ((ended = pve_agent_status(d->agent, op, pid, ret, e)) <= 0) {
+		enum pve_trouble trouble = ended < 0 ? pve_trouble(e) : PVE_FINAL;
+
+		if (ended < 0 && strstr(e->msg, "got timeout"))
+			return err_set(e, ERR_LIMIT,
+				"the command wrote more than the guest agent hands on; its output "
+				"is lost");
+		if (ended < 0 && (trouble == PVE_FINAL || trouble == PVE_NO_PID || ++tries > 5))
+			return -1;
+		if (op_pause(op, pause, e) < 0)
+			return -1;
+		pause = pause * 1.5 < 1 ? pause * 1.5 : 1;
+	}
+	return 0;
+}
+
+/* Appends the file part to the file path. */
+static int append_file(
+	struct pve_door *d, const struct op *op, const char *path, const char *part, struct err *e)
+{
+	auto_qga_exit struct qga_exit x = {0};
+	auto_free char *sum = NULL;
+	const char *const on_windows[] = {"cmd.exe", "/c", "copy", "/b", "/y", NULL, path, NULL};
+	const char *argv[8];
+	const char *const elsewhere[] = {
+		"/bin/sh", "-c", "cat \"$2\" >>\"$1\" && rm -f \"$2\"", "sh", path, part, NULL};
+	int64_t pid;
+
+	if (str_printf(&sum, e, "%s+%s", path, part) < 0)
+		return -1;
+	memcpy(argv, on_windows, sizeof(on_windows));
+	argv[5] = sum;
+	/* Not run twice: that would append twice. */
+	if (pve_agent_exec(d->agent, op, d->windows ? argv : elsewhere, NULL, &pid, e) < 0 ||
+		door_exec_wait(d, op, pid, OUTPUT_MAX, &x, e) < 0)
+		return -1;
+	return x.code ? err_set(e, ERR_BACKEND, "the guest cannot join the parts of a file") : 0;
+}
+
+static int door_file_write(
+	void *arg, const struct op *op, const char *path, struct bytes content, struct err *e)
+{
+	struct pve_door *d = arg;
+	auto_free char *part = NULL;
+	const char *to = path;
+
+	if (str_printf(&part, e, "%s.moat-part", path) < 0)
+		return -1;
+	do {
+		size_t n = content.len < PVE_WRITE_MAX ? content.len : PVE_WRITE_MAX;
+
+		if (pve_agent_write(d->agent, op, to, (struct bytes){content.p, n}, e) < 0 ||
+			(to == part && append_file(d, op, path, part, e) < 0))
+			return -1;
+		content.p += n;
+		content.len -= n;
+		to = part;
+	} while (content.len);
+	return 0;
+}
+
+static int door_file_read(void *arg, const struct op *op, const char *path, uint64_t max,
+	int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg, struct err *e)
+{
+	struct pve_door *d = arg;
+	uint64_t offset = 0;
+	int more;
+
+	do {
+		auto_buf struct buf piece = {0};
+
+		more = pve_agent_read(d->agent, op, path, offset, &piece, e);
+		if (more < 0)
+			return -1;
+		offset += piece.len;
+		if (max && offset > max)
+			return err_set(e, ERR_LIMIT, "the file is larger than %llu bytes",
+				(unsigned long long)max);
+		if (piece.len && sink(sink_arg, buf_bytes(&piece), e) < 0)
+			return -1;
+		more = more && piece.len;
+	} while (more);
+	return 0;
+}
+
+static const struct qga_way door_way = {
+	.output_max = OUTPUT_MAX,
+	.exec_start = door_exec_start,
+	.exec_wait = door_exec_wait,
+	.file_write = door_file_write,
+	.file_read = door_file_read,
+};
+
+int pve_door_open(struct pve_door *d, struct qga **ret, struct err *e)
+{
+	return qga_open_way(&door_way, d, ret, e);
+}

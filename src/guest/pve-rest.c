@@ -1,0 +1,330 @@
+#include "guest/pve-rest.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "guest/wire-ops.h"
+#include "util/auto.h"
+#include "util/str.h"
+
+enum {
+	REQUEST_ID = 1,
+	READ_CHUNK = 6 * 1024 * 1024 - 64 * 1024, /* its frames fill two files of the spool */
+	WRITE_CHUNK = 4 * 1024 * 1024,
+};
+
+static int add_frame(struct buf *b, struct wire_msg msg, struct bytes body, struct err *e)
+{
+	uint8_t head[FRAME_HEADER + WIRE_HEAD_MAX];
+	size_t n;
+
+	msg.id = REQUEST_ID;
+	n = wire_encode(&msg, head + FRAME_HEADER);
+	frame_encode_header(head, (uint32_t)n, (uint32_t)body.len);
+	if (buf_add(b, head, FRAME_HEADER + n, e) < 0)
+		return -1;
+	return body.len ? buf_add(b, body.p, body.len, e) : 0;
+}
+
+static int add_input(struct buf *b, struct bytes input, struct err *e)
+{
+	while (input.len) {
+		size_t n = input.len < WIRE_PIECE ? input.len : WIRE_PIECE;
+
+		if (add_frame(b, (struct wire_msg){.type = WIRE_DATA, .stream = WIRE_BODY},
+			    (struct bytes){input.p, n}, e) < 0)
+			return -1;
+		input.p += n;
+		input.len -= n;
+	}
+	return add_frame(b, (struct wire_msg){.type = WIRE_EOF}, (struct bytes){0}, e);
+}
+
+static int blame(struct err *e, const char *what)
+{
+	return err_set(e, ERR_UNAVAILABLE, "the guest runner broke the protocol: %s", what);
+}
+
+/* One frame; 1: it was the end. */
+static int read_frame(const struct frame *f, const struct pve_rules *rules,
+	int (*sink)(void *arg, int stream, struct bytes data, struct err *e), void *arg,
+	struct pve_told *told, struct err *e)
+{
+	struct wire_msg msg;
+
+	if (!wire_decode(f->head, f->head_len, &msg) || msg.id != REQUEST_ID)
+		return blame(e, "a message that cannot be read");
+	if (msg.type == rules->end) {
+		told->end = msg;
+		str_escape((const char *)f->body, f->body_len, told->text, sizeof(told->text));
+		return 1;
+	}
+	if (msg.type != WIRE_DATA || msg.stream > WIRE_BODY || !(rules->streams & 1u << msg.stream))
+		return blame(e, "a message that does not fit the operation");
+	told->got[msg.stream] += f->body_len;
+	if (rules->max && told->got[msg.stream] > rules->max)
+		return blame(e, "more data than it was asked for");
+	if (!f->body_len)
+		return 0;
+	return sink(arg, msg.stream, (struct bytes){f->body, f->body_len}, e);
+}
+
+int pve_read_answer(struct bytes frames, const struct pve_rules *rules,
+	int (*sink)(void *arg, int stream, struct bytes data, struct err *e), void *arg,
+	struct pve_told *ret, struct err *e)
+{
+	struct pve_told told = {0};
+
+	while (frames.len) {
+		struct frame f;
+		long n = frame_decode(frames.p, frames.len, &wire_to_host, &f);
+		int rc;
+
+		if (n <= 0)
+			return blame(e, "a message that is cut off");
+		rc = read_frame(&f, rules, sink, arg, &told, e);
+		if (rc < 0)
+			return -1;
+		frames.p += n;
+		frames.len -= (size_t)n;
+		if (rc) {
+			*ret = told;
+			return 0;
+		}
+	}
+	return err_set(e, ERR_UNAVAILABLE, "the guest runner ended before the command did");
+}
+
+/* One operation: the request, its body, its input if there is some. */
+struct asking {
+	struct pve_runner *runner;
+	const struct op *op;
+	double timeout;
+	struct pve_rules rules;
+	const struct buf *input; /* NULL: none */
+	int (*sink)(void *arg, int stream, struct bytes data, struct err *e);
+	void *arg;
+};
+
+static int ask(const struct asking *a, struct wire_msg msg, struct bytes body, struct pve_told *ret,
+	struct err *e)
+{
+	auto_buf struct buf request = {0}, answer = {0};
+
+	if (add_frame(&request, msg, body, e) < 0 ||
+		(a->input && add_input(&request, buf_bytes(a->input), e) < 0) ||
+		pve_runner_do(a->runner, a->op, buf_bytes(&request), a->timeout, &answer, e) < 0)
+		return -1;
+	buf_free(&request);
+	return pve_read_answer(buf_bytes(&answer), &a->rules, a->sink, a->arg, ret, e);
+}
+
+int pve_collect(
+	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e)
+{
+	while (ret->len < max) {
+		struct letter letter;
+		int got = inbox_take(io->in, &letter, e);
+
+		if (got < 0)
+			return -1;
+		if (got == 0) {
+			if (op_wait_fd(op, inbox_fd(io->in), POLLIN, e) < 0)
+				return -1;
+			continue;
+		}
+		if (letter.type == GUEST_LETTER_EOF)
+			return 1;
+		size_t n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
+		int rc = n ? buf_add(ret, buf_data(&letter.data), n, e) : 0;
+
+		buf_free(&letter.data);
+		if (rc < 0)
+			return -1;
+		if (n && io->consumed)
+			io->consumed(io->arg, n);
+	}
+	return 0;
+}
+
+static int collect_all(
+	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
+{
+	int ended = pve_collect(op, io, PVE_COLLECT_MAX + 1, ret, e);
+
+	if (ended < 0)
+		return -1;
+	if (!ended || ret->len > PVE_COLLECT_MAX)
+		return err_set(e, ERR_LIMIT,
+			"more than %d bytes of input do not pass through the guest agent; write "
+			"them to a file first",
+			PVE_COLLECT_MAX);
+	return 0;
+}
+
+int pve_rest_exec(struct pve_runner *r, const struct op *op, const struct guest_exec *req,
+	const struct guest_io *io, const struct buf *input, struct guest_exit *ret, struct err *e)
+{
+	struct asking a = {
+		.runner = r,
+		.op = op,
+		.timeout = req->timeout,
+		.rules = {.end = WIRE_EXIT,
+			.streams = 1 << WIRE_STDOUT | 1 << WIRE_STDERR,
+			.max = req->capture_max},
+		.sink = io->output,
+		.arg = io->arg,
+	};
+	auto_buf struct buf strings = {0}, collected = {0};
+	struct pve_told told;
+	struct wire_msg msg;
+
+	if (req->tty)
+		return err_set(e, ERR_UNSUPPORTED,
+			"a terminal needs the VM's second serial port, and that cannot be reached");
+	if (req->input) {
+		if (!input && collect_all(op, io, &collected, e) < 0)
+			return -1;
+		a.input = input ? input : &collected;
+	}
+	if (wire_ask_exec(req, &msg, &strings, e) < 0 ||
+		ask(&a, msg, buf_bytes(&strings), &told, e) < 0)
+		return -1;
+	if (!req->capture_max &&
+		(told.end.size > told.got[WIRE_STDOUT] || told.end.size2 > told.got[WIRE_STDERR]))
+		return err_set(e, ERR_LIMIT,
+			"the command wrote more than passes through the guest agent; it was ended "
+			"after %llu bytes",
+			(unsigned long long)(told.got[WIRE_STDOUT] + told.got[WIRE_STDERR]));
+	wire_told_exit(&told.end, told.text, ret);
+	return 0;
+}
+
+/* A request about a path, up to its successful DONE. */
+static int ask_path(const struct asking *a, struct wire_msg msg, const struct guest_path *at,
+	const char *target, struct pve_told *ret, struct err *e)
+{
+	auto_buf struct buf strings = {0};
+
+	if (wire_ask_path(at, target, &strings, e) < 0 ||
+		ask(a, msg, buf_bytes(&strings), ret, e) < 0)
+		return -1;
+	return ret->end.code ? guest_fail(e, ret->end.code, at->path, ret->text) : 0;
+}
+
+static int no_sink(void *arg, int stream, struct bytes data, struct err *e)
+{
+	(void)arg, (void)stream, (void)data;
+	return blame(e, "data that nobody asked for");
+}
+
+/* In chunks, so that no file is copied as a whole into the guest's spool. */
+int pve_rest_read(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
+{
+	struct asking a = {
+		.runner = r,
+		.op = op,
+		.rules = {.end = WIRE_DONE, .streams = 1 << WIRE_BODY, .max = READ_CHUNK},
+		.sink = io->output,
+		.arg = io->arg,
+	};
+	uint64_t size = 0;
+
+	for (;;) {
+		struct wire_msg msg = {.type = WIRE_READ, .size = size, .size2 = READ_CHUNK};
+		struct pve_told told;
+
+		if (!size)
+			msg.max = max; /* of the whole file; later only we know the sum */
+		else if (max && max - size < READ_CHUNK)
+			msg.size2 = max - size + 1;
+		if (ask_path(&a, msg, at, NULL, &told, e) < 0)
+			return -1;
+		size += told.got[WIRE_BODY];
+		if (max && size > max)
+			return guest_fail(e, EFBIG, at->path, "");
+		if (told.got[WIRE_BODY] < msg.size2) {
+			*ret = (struct guest_stat){.size = size, .mode = told.end.mode};
+			return 0;
+		}
+	}
+}
+
+int pve_rest_write(struct pve_runner *r, const struct op *op, const struct guest_write *req,
+	const struct guest_io *io, struct buf *ahead, bool ended, struct guest_stat *ret,
+	struct err *e)
+{
+	struct asking a = {.runner = r,
+		.op = op,
+		.rules = {.end = WIRE_DONE},
+		.sink = no_sink,
+		.input = ahead};
+	struct wire_msg msg = {.type = WIRE_WRITE, .mode = req->mode};
+	uint64_t size = 0;
+	struct pve_told told;
+
+	msg.flags =
+		(req->append ? WIRE_WRITE_APPEND : 0u) | (req->parents ? WIRE_WRITE_PARENTS : 0u);
+	for (;;) {
+		int got = ended ? 1 : pve_collect(op, io, WRITE_CHUNK, ahead, e);
+
+		if (got < 0 || ask_path(&a, msg, &req->at, NULL, &told, e) < 0)
+			return -1;
+		size += told.end.size;
+		if (got) {
+			*ret = (struct guest_stat){.size = size, .mode = told.end.mode};
+			return 0;
+		}
+		buf_free(ahead);
+		msg.flags |= WIRE_WRITE_APPEND;
+	}
+}
+
+static int list_sink(void *arg, int stream, struct bytes data, struct err *e)
+{
+	int rc = wire_told_entries(arg, data, e);
+
+	(void)stream;
+	return rc <= 0 ? rc : blame(e, "a directory entry over the limits");
+}
+
+int pve_rest_list(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
+	struct err *e)
+{
+	struct wire_lister lister = {.each = each, .arg = arg};
+	struct asking a = {
+		.runner = r,
+		.op = op,
+		.rules = {.end = WIRE_DONE, .streams = 1 << WIRE_BODY},
+		.sink = list_sink,
+		.arg = &lister,
+	};
+	struct pve_told told;
+	int rc = ask_path(&a, (struct wire_msg){.type = WIRE_LIST}, at, NULL, &told, e);
+
+	if (rc == 0 && lister.rest.len)
+		rc = err_set(e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
+	buf_free(&lister.rest);
+	return rc;
+}
+
+int pve_rest_mkdir(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	uint32_t mode, struct err *e)
+{
+	struct asking a = {.runner = r, .op = op, .rules = {.end = WIRE_DONE}, .sink = no_sink};
+	struct wire_msg msg = {.type = WIRE_MKDIR, .mode = mode};
+	struct pve_told told;
+
+	return ask_path(&a, msg, at, NULL, &told, e);
+}
+
+int pve_rest_symlink(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	const char *target, struct err *e)
+{
+	struct asking a = {.runner = r, .op = op, .rules = {.end = WIRE_DONE}, .sink = no_sink};
+	struct pve_told told;
+
+	return ask_path(&a, (struct wire_msg){.type = WIRE_SYMLINK}, at, target, &told, e);
+}

@@ -1,0 +1,45 @@
+/*
+ * pve-rest.h - the operations of a guest through agent calls and the runner (pve-runner.h). Each is
+ * asked for as a whole and answered as a whole: input is collected first, output comes at the end.
+ */
+#pragma once
+
+#include "guest/pve-runner.h"
+
+enum { PVE_COLLECT_MAX = 48 * 1024 * 1024 }; /* of a command's input */
+
+/* input: all of it, with req->input; NULL: letters of io->in, to be collected here. */
+int pve_rest_exec(struct pve_runner *r, const struct op *op, const struct guest_exec *req,
+	const struct guest_io *io, const struct buf *input, struct guest_exit *ret, struct err *e);
+int pve_rest_read(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e);
+/* ahead: what was taken of the input already; ended: that is all there is. */
+int pve_rest_write(struct pve_runner *r, const struct op *op, const struct guest_write *req,
+	const struct guest_io *io, struct buf *ahead, bool ended, struct guest_stat *ret,
+	struct err *e);
+int pve_rest_list(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
+	struct err *e);
+int pve_rest_mkdir(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	uint32_t mode, struct err *e);
+int pve_rest_symlink(struct pve_runner *r, const struct op *op, const struct guest_path *at,
+	const char *target, struct err *e);
+
+/* Takes letters until there are at least max bytes or no more come. 1: that was all. */
+int pve_collect(
+	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e);
+
+/* Pure: one whole answer of the runner, checked. */
+struct pve_told {
+	struct wire_msg end;
+	char text[256];  /* EXIT's or DONE's body, escaped */
+	uint64_t got[4]; /* bytes by stream */
+};
+struct pve_rules {
+	enum wire_type end;
+	unsigned streams; /* bits 1 << enum wire_stream */
+	uint64_t max;     /* of each stream; 0: no limit */
+};
+int pve_read_answer(struct bytes frames, const struct pve_rules *rules,
+	int (*sink)(void *arg, int stream, struct bytes data, struct err *e), void *arg,
+	struct pve_told *ret, struct err *e);

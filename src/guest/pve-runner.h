@@ -1,0 +1,46 @@
+/*
+ * pve-runner.h - our runner in a VM of a Proxmox VE server, used through the guest agent: one
+ * operation is one `moat-guest once` (runner/once.h), as a rule in two calls. Any thread.
+ */
+#pragma once
+
+#include "guest/guest.h"
+#include "guest/pve-agent.h"
+#include "guest/wire.h"
+
+struct pve_runner;
+
+/* Borrows the agent. runner_path: moat-guest on this host; NULL if there is none. */
+int pve_runner_new(
+	struct pve_agent *a, const char *runner_path, struct pve_runner **ret, struct err *e);
+void pve_runner_free(struct pve_runner *r); /* NULL is fine */
+
+/*
+ * Puts it into the guest, unless it is there. ERR_UNSUPPORTED: it cannot run there, and e says why.
+ * force: look again, although it was there.
+ */
+int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, struct err *e);
+/* Where it is in the guest; after an install. Copied: the caller frees it. */
+int pve_runner_place(struct pve_runner *r, char **ret, struct err *e);
+
+/* Nothing that was in the guest is certain any more. */
+void pve_runner_forget(struct pve_runner *r);
+
+/*
+ * Does what the frames (wire.h) ask for; request: one request with id 1, with its input. The
+ * answer: DATA, and one EXIT or DONE. timeout: the command's own, 0: none. When op ends first, or
+ * the guest is long overdue, what was started is killed. Done once, whatever calls and answers get
+ * lost on the way.
+ */
+int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes request, double timeout,
+	struct buf *ret_frames, struct err *e);
+
+/*
+ * For WIRE_EXEC_SPILL: fetches the output that is in the guest's files, gives it to io and removes
+ * it there.
+ */
+int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const char *where,
+	const struct guest_io *io, struct err *e);
+
+/* Pure, for the above: "DIRECTORY PARTS PARTS", the directory being that of an id in spool. */
+bool pve_parse_spilled(const char *text, const char *spool, char id[33], unsigned parts[2]);

@@ -1,0 +1,266 @@
+#include "runner/once.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest/armour.h"
+#include "runner/spool.h"
+#include "util/auto.h"
+
+enum {
+	REQUEST_MAX = 64 * 1024 * 1024,
+	STDIN_MAX = 96 * 1024,
+	KILL_S = 15, /* a tree that will not die is given up by the runner before that */
+	PAUSE_MS = 20,
+};
+
+static int complain(const char *what, int error)
+{
+	fprintf(stderr, "moat-guest: %s%s%s\n", what, error ? ": " : "",
+		error ? strerror(error) : "");
+	return ONCE_BAD;
+}
+
+/* All of fd, or -1. */
+static long read_all(int fd, char *p, size_t max)
+{
+	size_t len = 0;
+	ssize_t n;
+
+	while ((n = read(fd, p + len, max - len)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		len += (size_t)n;
+		if (len == max)
+			break;
+	}
+	return (long)len;
+}
+
+static int read_parts(const struct armour_head *h, uint8_t *p)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < h->parts; i++) {
+		char name[ARMOUR_ID_MAX + 16];
+		auto_fd int fd = -1;
+		long n;
+
+		snprintf(name, sizeof(name), "%s.%u", h->id, i);
+		fd = openat(spool_dir(), name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		n = fd < 0 ? -1 : read_all(fd, (char *)p + at, h->length - at);
+		if (n < 0)
+			return errno;
+		at += (size_t)n;
+		unlinkat(spool_dir(), name, 0);
+	}
+	return at == h->length ? 0 : EIO;
+}
+
+/* The request on stdin. 0, or the exit status after a complaint. */
+static int read_request(const char *id, struct once_job *ret)
+{
+	static char text[STDIN_MAX];
+	long n = read_all(STDIN_FILENO, text, sizeof(text));
+	struct armour_head h;
+	size_t head;
+	uint8_t *p;
+	int error = 0;
+
+	head = n > 0 ? armour_get_head(text, (size_t)n, &h) : 0;
+	if (!head || strcmp(h.id, id) != 0 || h.length > REQUEST_MAX)
+		return complain("no request on stdin", 0);
+	while ((size_t)n > head && text[n - 1] == '\n')
+		n--;
+	/* The last group of base64 is decoded as if it had no padding. */
+	p = malloc(h.length + 4);
+	if (!p)
+		return complain("request", ENOMEM);
+	if (h.parts)
+		error = read_parts(&h, p);
+	else if (armour_len(h.length) != (size_t)n - head ||
+		 armour_get(text + head, (size_t)n - head, p) != (long)h.length)
+		error = EILSEQ;
+	if (!error && armour_crc(0, p, h.length) != h.crc)
+		error = EILSEQ;
+	if (error) {
+		free(p);
+		return complain("request", error);
+	}
+	ret->request = p;
+	ret->len = h.length;
+	return 0;
+}
+
+/* The directory of a new result, with its lock held: it appears under its name only then. 0 or an
+ * errno, EEXIST if there is one already. */
+static int make_result(const char *id, struct once_job *job)
+{
+	auto_fd int dir = -1, lock = -1;
+	char name[32];
+	int error;
+
+	snprintf(name, sizeof(name), "new.%d", (int)getpid());
+	if (mkdirat(spool_dir(), name, 0700) < 0 && errno != EEXIST)
+		return errno;
+	dir = openat(spool_dir(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	lock = dir < 0 ? -1 : openat(dir, "lock", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
+		return errno;
+	if (renameat(spool_dir(), name, spool_dir(), id) < 0) {
+		error = errno == ENOTEMPTY ? EEXIST : errno;
+		unlinkat(dir, "lock", 0);
+		unlinkat(spool_dir(), name, AT_REMOVEDIR);
+		return error;
+	}
+	job->dir = take_fd(&dir);
+	job->lock = take_fd(&lock);
+	return 0;
+}
+
+/* The result once there is one: the directory's fd, or -1. */
+static int wait_for_result(const char *id)
+{
+	auto_fd int dir = openat(spool_dir(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd int lock = dir < 0 ? -1 : openat(dir, "lock", O_RDONLY | O_CLOEXEC);
+	int rc;
+
+	if (lock < 0)
+		return -1;
+	do
+		rc = flock(lock, LOCK_SH);
+	while (rc < 0 && errno == EINTR);
+	return rc < 0 ? -1 : take_fd(&dir);
+}
+
+static int print_part(int dir)
+{
+	char text[16 * 1024];
+	auto_fd int fd = openat(dir, "0", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return errno;
+	while ((n = read(fd, text, sizeof(text))) > 0)
+		fwrite(text, 1, (size_t)n, stdout);
+	return n < 0 ? errno : 0;
+}
+
+static int give_result(const char *id)
+{
+	auto_fd int dir = wait_for_result(id);
+	auto_fd int end = dir < 0 ? -1 : openat(dir, "end", O_RDONLY | O_CLOEXEC);
+	char text[ARMOUR_HEAD_MAX];
+	struct armour_head h;
+	long n = end < 0 ? -1 : read_all(end, text, sizeof(text));
+
+	if (n <= 0 || !armour_get_head(text, (size_t)n, &h)) {
+		complain("no such request, or its result is lost", 0);
+		return ONCE_UNKNOWN;
+	}
+	memcpy(h.id, id, strlen(id) + 1);
+	if (h.length <= ONCE_INLINE_MAX)
+		h.parts = 0;
+	fwrite(text, 1, armour_put_head(&h, text), stdout);
+	if (!h.parts && h.length && print_part(dir))
+		return complain("result", EIO);
+	putchar('\n');
+	return fflush(stdout) == 0 ? 0 : complain("stdout", errno);
+}
+
+static int run(const char *id, char **old)
+{
+	struct once_job job = {.dir = -1, .lock = -1};
+	int error = read_request(id, &job);
+	pid_t pid;
+
+	if (error)
+		return error;
+	for (; *old; old++)
+		spool_forget(*old);
+	spool_sweep();
+	error = make_result(id, &job);
+	if (error && error != EEXIST)
+		return complain(spool_path(), error);
+	if (!error) {
+		pid = fork();
+		if (pid < 0) {
+			error = errno;
+			unlinkat(spool_dir(), id, AT_REMOVEDIR);
+			return complain("fork", error);
+		}
+		if (pid == 0)
+			once_work(&job);
+		close(job.dir);
+		close(job.lock);
+	}
+	free(job.request);
+	return give_result(id);
+}
+
+/* The worker's pid, once it can be told to end; 0: nobody is at work. */
+static pid_t worker_of(const char *id)
+{
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+	char path[ARMOUR_ID_MAX + 8], text[16] = "";
+
+	snprintf(path, sizeof(path), "%s/lock", id);
+	for (int tries = 0; tries < 1000 / PAUSE_MS; tries++) {
+		auto_fd int lock = openat(spool_dir(), path, O_RDONLY | O_CLOEXEC);
+
+		if (lock < 0 || flock(lock, LOCK_SH | LOCK_NB) == 0)
+			return 0;
+		if (read(lock, text, sizeof(text) - 1) > 0)
+			return (pid_t)atol(text);
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+static int kill_one(const char *id)
+{
+	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+	pid_t pid = worker_of(id);
+
+	if (pid > 1)
+		kill(pid, SIGTERM);
+	for (int i = 0; pid > 1 && i < KILL_S * 1000 / PAUSE_MS && worker_of(id) == pid; i++)
+		nanosleep(&pause, NULL);
+	if (pid > 1 && worker_of(id) == pid)
+		kill(pid, SIGKILL); /* the runner sees it, and ends everything */
+	return give_result(id);
+}
+
+int once_main(int argc, char **argv)
+{
+	int error;
+
+	for (int i = 2; i < argc; i++)
+		if (!armour_is_id(argv[i]))
+			return complain("not an id", 0);
+	if (argc < 3)
+		return complain("no id", 0);
+	error = spool_open();
+	if (error)
+		return complain("spool", error);
+	signal(SIGPIPE, SIG_IGN);
+	if (strcmp(argv[1], "once") == 0)
+		return run(argv[2], argv + 3);
+	if (strcmp(argv[1], "fetch") == 0)
+		return give_result(argv[2]);
+	if (strcmp(argv[1], "kill") == 0)
+		return kill_one(argv[2]);
+	for (int i = 2; i < argc; i++)
+		spool_forget(argv[i]);
+	return 0;
+}
