@@ -55,7 +55,8 @@ class Probe:
             if name in ask:
                 ask[name] = base64.b64encode(ask[name]).decode()
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"do": do, "deadline": DEADLINE, **ask}).encode() + b"\n")
+        line = json.dumps({"do": do, "deadline": DEADLINE, **ask})
+        self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
     def finish(self) -> dict[str, Any]:

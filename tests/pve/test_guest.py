@@ -1,10 +1,12 @@
-"""The way into a real VM behind the test server: agent calls with the runner, and the kept channel."""
+"""The way into a real VM behind the test server: agent calls, and the kept channel."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import struct
 import time
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -47,16 +49,17 @@ def calls(server: PveServer) -> list[str]:
 
 
 def test_a_small_command_takes_two_calls(server: PveServer, rest: Probe) -> None:
-    for _ in range(3):
-        rest.exec("true")  # it learns when to look
-    counts = []
-    for _ in range(5):
+    # It learns when to look; on a machine that is busy that takes a while.
+    deadline = time.monotonic() + WAIT_SECONDS
+    seen: list[str] = []
+    while len(seen) != 2:
+        assert time.monotonic() < deadline, f"always more than two calls: {seen}"
         server.control("clear_log")
         done = rest.sh("echo out; echo err >&2; exit 3")
         assert (done["code"], done["stdout"], done["stderr"]) == (3, b"out\n", b"err\n")
-        counts.append(calls(server))
-    assert ["POST exec", "GET exec-status"] in counts
-    assert all(len(one) <= 8 for one in counts)  # more only on a machine that is busy
+        seen = calls(server)
+        assert seen[0] == "POST exec"
+        assert set(seen[1:]) == {"GET exec-status"}
 
 
 def test_bytes_arrive_as_they_are(rest: Probe) -> None:
@@ -104,7 +107,7 @@ def test_files(rest: Probe) -> None:
         assert done["size"] == size
         assert rest.do("read", path="/root/a/b")["body"] == content
     assert rest.do("read", path="/root/none")["kind"] == "not_found"
-    assert rest.do("read", path="/root")["kind"] == "is_dir"
+    assert rest.do("read", path="/root")["kind"] == "is_directory"
     assert rest.do("read", path="/root/a/b", max=100)["kind"] == "limit"
     assert rest.do("write", path="/etc/x", content=b"", user="nobody")["kind"] == "permission"
     assert rest.do("list", path="/root/a")["entries"] == 1
@@ -117,7 +120,7 @@ def test_a_large_file_in_chunks(rest: Probe) -> None:
     assert rest.do("read", path="/tmp/big", max=12_999_999)["kind"] == "limit"
     # Nothing stays behind in the guest.
     rest.sh("rm /tmp/big")
-    assert rest.sh("du -sk /var/lib/moat/moat-spool | cut -f1")["stdout"] < b"100"
+    assert int(rest.sh("du -sk /var/lib/moat/moat-spool | cut -f1")["stdout"]) < 100
 
 
 FAULTS = [
@@ -214,8 +217,9 @@ def test_rubbish_on_the_port_is_skipped(kept: Probe) -> None:
 
 def test_a_port_that_is_flooded_hurts_only_the_channel(server: PveServer, kept: Probe) -> None:
     # Whole lines of ours with wrong numbers: the conversation is over, the VM is not.
-    forged = "~%08x%04xAAAA" % (0, 7)
-    kept.sh(f"(for i in $(seq 200); do echo '{forged}'; done) >/dev/ttyS1; stty -F /dev/ttyS1 sane")
+    data = bytes(3)
+    forged = f"^{zlib.crc32(struct.pack('<H', 999) + data):08x}{999:04x}AAAA"
+    kept.sh(f"(for i in $(seq 200); do echo '{forged}'; done) >/dev/ttyS1")
     deadline = time.monotonic() + WAIT_SECONDS
     while kept.exec("echo", "there").get("stdout") != b"there\n":
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""`moat-guest once`: single operations of the runner, as the guest agent starts them. No VM needed."""
+"""`moat-guest once`: single operations of the runner, as the agent starts them. No VM needed."""
 
 from __future__ import annotations
 
