@@ -33,7 +33,7 @@ enum {
 	ONCE_UNKNOWN = 3, /* exit status of moat-guest, see runner/once.h */
 };
 #define AGENT_PATIENCE_S 90.0 /* for an agent that has answered before, and restarts perhaps */
-#define FIRST_POLL_MAX_S 1.0 /* what takes longer is no small command */
+#define FIRST_POLL_MAX_S 1.0  /* what takes longer is no small command */
 
 struct pve_runner {
 	struct pve_agent *agent;
