@@ -348,14 +348,14 @@ static const struct cmd image_rm = {
 	.run = image_rm_run,
 };
 
-static const struct cmd *const image_subs[] = {
-	&image_build, &image_import, &image_ls, &image_inspect, &image_rm, NULL};
+static const struct cmd *const image_subs[] = {&image_build, &image_import, &image_ls,
+	&image_inspect, &image_rm, &cmd_image_warm, &cmd_image_templates, &cmd_image_cool, NULL};
 
 const struct cmd cmd_image = {
 	.name = "image",
 	.group = "Images:",
 	.synopsis = "VERB",
-	.summary = "build, import, list, inspect and remove images",
+	.summary = "build, import, list, warm, inspect and remove images",
 	.examples = "  moat image build debian12\n"
 		    "  moat image ls",
 	.subs = image_subs,

@@ -7,6 +7,7 @@
 
 #include "cli/access.h"
 #include "cli/cli.h"
+#include "cli/up.h"
 #include "spec/yaml.h"
 #include "util/auto.h"
 #include "util/io.h"
@@ -113,7 +114,7 @@ static int spec_from_image(struct cli *cli, const char *image, json_t **ret, str
 	return json_make(ret, e, "{s:[o]}", "vms", vm);
 }
 
-static int choose_spec(struct cli *cli, json_t **ret, struct err *e)
+int up_choose_spec(struct cli *cli, json_t **ret, struct err *e)
 {
 	const char *operand = cli->args->n_operands ? cli->args->operands[0] : NULL;
 	const char *image = args_get(cli->args, "image");
@@ -216,7 +217,8 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 	struct call call = {.op = "up"};
 	const char *id;
 
-	if (choose_spec(cli, &spec, e) < 0 || args_seconds(cli->args, "timeout", &call.timeout, e))
+	if (up_choose_spec(cli, &spec, e) < 0 ||
+		args_seconds(cli->args, "timeout", &call.timeout, e))
 		return -1;
 	if (args_has(cli->args, "check"))
 		return check_only(cli, spec, e);

@@ -7,12 +7,13 @@
 #include "util/err.h"
 
 struct config {
-	char *accel;             /* "auto", "kvm", "tcg" */
-	char *qemu;              /* name or path of the emulator */
-	char *log_level;         /* "debug", "info", "warn", "error" */
-	double idle_exit;        /* seconds; 0: never */
-	double boot_timeout;     /* seconds until a guest must have answered */
-	unsigned memory_keep_mb; /* memory of the host that VMs may not take */
+	char *accel;               /* "auto", "kvm", "tcg" */
+	char *qemu;                /* name or path of the emulator */
+	char *log_level;           /* "debug", "info", "warn", "error" */
+	double idle_exit;          /* seconds; 0: never */
+	double boot_timeout;       /* seconds until a guest must have answered */
+	unsigned memory_keep_mb;   /* memory of the host that VMs may not take */
+	unsigned templates_max_mb; /* disk for templates; 0: none are made */
 };
 
 /* Pure: what the file's text says. */

@@ -17,6 +17,7 @@
 
 #include "daemon/removal.h"
 #include "daemon/session.h"
+#include "daemon/stale.h"
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/io.h"
@@ -254,6 +255,24 @@ static int open_drivers(struct daemon *d, struct err *e)
 	return 0;
 }
 
+/* Idle templates may keep an eighth of the memory, but no more than this. */
+static const uint64_t idle_memory_max = (uint64_t)2 << 30;
+
+static int open_templates(struct daemon *d, struct err *e)
+{
+	struct templates_config cfg = {
+		.data_dir = d->paths.data, .disk_max = (uint64_t)d->config.templates_max_mb << 20};
+	struct admission_figures f;
+
+	if (d->config.templates_max_mb == 0)
+		return 0;
+	admission_figures(d->admission, &f);
+	cfg.memory_max = (uint64_t)f.total_mb << 17;
+	if (cfg.memory_max > idle_memory_max)
+		cfg.memory_max = idle_memory_max;
+	return templates_open(&cfg, &d->templates, e);
+}
+
 static int open_parts(struct daemon *d, struct err *e)
 {
 	auto_free char *db = NULL;
@@ -266,10 +285,12 @@ static int open_parts(struct daemon *d, struct err *e)
 	if (str_printf(&db, e, "%s/journal.db", d->paths.state) < 0 ||
 		journal_open(db, &d->journal, e) < 0 || store_open(&store, &d->store, e) < 0 ||
 		registry_new(&d->registry, e) < 0 ||
-		admission_new(d->config.memory_keep_mb, &d->admission, e) < 0)
+		admission_new(d->config.memory_keep_mb, &d->admission, e) < 0 ||
+		open_templates(d, e) < 0)
 		return -1;
 	d->env.paths = &d->paths;
 	d->env.store = d->store;
+	d->env.templates = d->templates;
 	d->env.journal = d->journal;
 	d->env.accel = d->config.accel;
 	d->env.qemu = d->config.qemu;
@@ -284,6 +305,7 @@ static void close_parts(struct daemon *d)
 			d->drivers[i]->ops->close(d->drivers[i]);
 	admission_free(d->admission);
 	registry_free(d->registry);
+	templates_close(d->templates);
 	store_close(d->store);
 	journal_close(d->journal);
 	json_decref(d->reclaimed);
@@ -314,6 +336,8 @@ static void reclaim_leftovers(struct daemon *d)
 	if (reclaim_run(d, &op, &req, &e) < 0)
 		log_err(&op, LOG_ERROR, &e,
 			"not everything that an earlier daemon left could be removed");
+	if (templates_drop_stale(d, NULL, NULL, &e) < 0)
+		log_err(&op, LOG_WARN, &e, "stale templates stay");
 }
 
 /* Reclaiming that may take minutes: nobody who wants a sandbox should wait for it. */

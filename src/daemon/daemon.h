@@ -32,6 +32,7 @@ struct daemon {
 	struct driver_env env;
 	char *recipes; /* the directory of image recipes */
 	struct store *store;
+	struct templates *templates; /* NULL: the configuration wants none */
 	struct journal *journal;
 	struct driver *drivers[SPEC_DRIVERS]; /* NULL: this build has none */
 	struct registry *registry;

@@ -21,22 +21,23 @@ static bool is_emulator(int pid)
 	return f && fgets(name, sizeof(name), f) && str_starts(name, "qemu-system");
 }
 
-static unsigned long long resident_mb(int pid)
+static unsigned long long own_mb(int pid)
 {
-	unsigned long long size, resident = 0;
+	unsigned long long size, resident = 0, shared = 0;
 	char path[64];
 	auto_file FILE *f = NULL;
 
 	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
 	f = fopen(path, "re");
-	if (!f || fscanf(f, "%llu %llu", &size, &resident) != 2)
+	if (!f || fscanf(f, "%llu %llu %llu", &size, &resident, &shared) != 3)
 		return 0;
-	return resident * (unsigned long long)sysconf(_SC_PAGESIZE) >> 20;
+	/* What VMs share of a template is there once, and none of them has been given it yet. */
+	return (resident - shared) * (unsigned long long)sysconf(_SC_PAGESIZE) >> 20;
 }
 
 static unsigned long long below(int pid, int depth)
 {
-	unsigned long long sum = is_emulator(pid) ? resident_mb(pid) : 0;
+	unsigned long long sum = is_emulator(pid) ? own_mb(pid) : 0;
 	char path[320];
 	auto_dir DIR *tasks = NULL;
 	struct dirent *task;

@@ -4,6 +4,7 @@
 
 #include "daemon/doctor.h"
 #include "daemon/removal.h"
+#include "daemon/stale.h"
 #include "daemon/request.h"
 #include "driver/accel.h"
 #include "util/json.h"
@@ -89,7 +90,8 @@ int handle_gc(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	/* What the start began in the background is over when we have had our turn. */
 	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0 ||
-		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0)
+		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0 ||
+		templates_drop_stale(rq->daemon, add_line, lines, e) < 0)
 		return -1;
 	before = take_start_lines(rq->daemon);
 	if (json_array_extend(before, lines) < 0)

@@ -1,6 +1,8 @@
 /* Operations on images. */
 #include "daemon/request.h"
+#include "daemon/stale.h"
 #include "util/json.h"
+#include "util/log.h"
 
 static json_t *image_to_json(const struct image *img)
 {
@@ -70,9 +72,12 @@ int handle_image_rm(struct request *rq, json_t **ret, struct err *e)
 {
 	const char *ref;
 	uint64_t freed;
+	struct err ignored;
 
 	if (json_get(rq->args, "args", e, "{s:s}", "image", &ref) < 0 ||
 		store_remove(rq->daemon->store, ref, &freed, e) < 0)
 		return -1;
+	if (templates_drop_stale(rq->daemon, NULL, NULL, &ignored) < 0)
+		log_err(&rq->op, LOG_WARN, &ignored, "templates of that image stay");
 	return json_make(ret, e, "{s:I}", "freed", (json_int_t)freed);
 }

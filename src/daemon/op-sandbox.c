@@ -1,16 +1,17 @@
-/* Operations on sandboxes as a whole: up, validate, ls, rm, detach, snapshot, restore. */
+/* Operations on sandboxes as a whole: up, validate, ls, rm, detach. */
 #include <malloc.h>
 #include <string.h>
 
 #include "daemon/removal.h"
 #include "daemon/request.h"
+#include "daemon/sandbox-make.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/log.h"
 
 enum { LABELS_MAX = 64, LABEL_TEXT_MAX = 1024 };
 
-static int check_labels(json_t *labels, struct err *e)
+int check_labels(json_t *labels, struct err *e)
 {
 	const char *key;
 	json_t *value;
@@ -85,19 +86,21 @@ static int take_final_spec(struct daemon *d, struct sandbox *sb, struct box *box
 }
 
 /* The sandbox has been admitted and registered: make it, or leave nothing. */
-static int make_box(
-	struct request *rq, struct sandbox *sb, const json_t *access, bool detach, struct err *e)
+static int make_box(struct request *rq, struct sandbox *sb, const struct sandbox_origin *from,
+	bool detach, struct err *e)
 {
 	struct daemon *d = rq->daemon;
 	struct op cleanup = op_for_cleanup(sb->driver->ops->removal_seconds);
 	struct box_request req = {
-		.id = sb->id, .spec = sb->spec, .labels = sb->labels, .access = access};
+		.id = sb->id, .spec = sb->spec, .labels = sb->labels, .access = from->access};
 	struct box *box;
 	struct err undo;
 
 	if (journal_new_sandbox(d, sb, e) < 0)
 		return -1;
-	if (sb->driver->ops->create(sb->driver, &rq->op, &req, &box, e) < 0) {
+	if (from->box ? sb->driver->ops->create_from(
+				from->box, &rq->op, from->snapshot, &req, &box, e) < 0
+		      : sb->driver->ops->create(sb->driver, &rq->op, &req, &box, e) < 0) {
 		if (journal_sandbox_remove_if_empty(d->journal, sb->id, &undo) < 0)
 			log_err(&rq->op, LOG_ERROR, &undo, "cannot forget %s", sb->id);
 		return -1;
@@ -111,7 +114,7 @@ static int make_box(
 	return 0;
 }
 
-static int add_and_make(struct request *rq, struct sandbox_new *req, const json_t *access,
+int sandbox_make(struct request *rq, struct sandbox_new *req, const struct sandbox_origin *from,
 	bool detach, json_t **ret, struct err *e)
 {
 	struct daemon *d = rq->daemon;
@@ -128,7 +131,7 @@ static int add_and_make(struct request *rq, struct sandbox_new *req, const json_
 	}
 	log_msg(&rq->op, LOG_INFO, "making sandbox %s for process %d", sb->id,
 		rq->session->peer_pid);
-	if (make_box(rq, sb, access, detach, e) < 0) {
+	if (make_box(rq, sb, from, detach, e) < 0) {
 		registry_explain_making(d->registry, sb, e);
 		log_err(&rq->op, LOG_WARN, e, "sandbox %s was not made", sb->id);
 		admission_leave(d->admission, sb->ram_mb);
@@ -166,7 +169,7 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	req.spec = take_ptr(&spec);
 	req.labels = json_incref(labels);
-	if (add_and_make(rq, &req, access, detach, ret, e) < 0)
+	if (sandbox_make(rq, &req, &(struct sandbox_origin){.access = access}, detach, ret, e) < 0)
 		return -1;
 	/* The runner and more went through the heap once; a sandbox at rest needs little of that.
 	 */
@@ -283,39 +286,4 @@ int handle_detach(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s:s}", "sandbox", &id) < 0)
 		return -1;
 	return registry_detach(rq->daemon->registry, id, e);
-}
-
-/* ---- snapshots ---- */
-
-static int snapshot_or_restore(struct request *rq, bool restore, struct err *e)
-{
-	const char *id, *name;
-	const struct driver_ops *ops;
-	struct borrower b;
-	int rc;
-
-	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", &name) < 0 ||
-		registry_borrow(rq->daemon->registry, id, &rq->op, &b, e) < 0)
-		return -1;
-	ops = b.sb->driver->ops;
-	if (!ops->snapshot)
-		rc = err_set(e, ERR_UNSUPPORTED, "the %s driver has no snapshots", ops->name);
-	else
-		rc = (restore ? ops->restore : ops->snapshot)(b.box, &rq->op, name, e);
-	if (rc < 0)
-		registry_explain(rq->daemon->registry, &b, e);
-	registry_return(rq->daemon->registry, &b);
-	return rc;
-}
-
-int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
-{
-	(void)ret;
-	return snapshot_or_restore(rq, false, e);
-}
-
-int handle_restore(struct request *rq, json_t **ret, struct err *e)
-{
-	(void)ret;
-	return snapshot_or_restore(rq, true, e);
 }

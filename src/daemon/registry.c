@@ -21,6 +21,8 @@ enum {
 	VM_OVERHEAD_MB = 48, /* what a QEMU needs besides the guest's memory */
 };
 
+#define LOOK_AGAIN 0.01 /* seconds between looks at a sandbox that somebody has for himself */
+
 struct registry {
 	pthread_mutex_t mu;
 	struct sandbox *first;
@@ -162,7 +164,8 @@ static int find_locked(struct registry *r, const char *id, struct sandbox **ret,
 	return 0;
 }
 
-int registry_borrow(
+/* 1: done; 0: somebody has seized it. */
+static int try_borrow(
 	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
@@ -173,9 +176,55 @@ int registry_borrow(
 	if (sb->state != SANDBOX_RUNNING)
 		return err_set(
 			e, ERR_UNAVAILABLE, "sandbox %s is %s", sb->id, state_names[sb->state]);
+	if (sb->seized)
+		return 0;
 	*ret = (struct borrower){.sb = sb, .box = sb->box, .op = op, .next = sb->borrowers};
 	sb->borrowers = ret;
 	sb->refs++;
+	return 1;
+}
+
+int registry_borrow(
+	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e)
+{
+	int got;
+
+	while ((got = try_borrow(r, id, op, ret, e)) == 0)
+		if (op_pause(op, LOOK_AGAIN, e) < 0)
+			return -1;
+	return got < 0 ? -1 : 0;
+}
+
+static int seize(struct registry *r, struct borrower *b, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	if (b->sb->seized)
+		return err_set(e, ERR_BUSY, "sandbox %s is being restored", b->sb->id);
+	b->sb->seized = true;
+	for (struct borrower *other = b->sb->borrowers; other; other = other->next)
+		if (other != b) {
+			other->restored = true;
+			op_cancel(other->op);
+		}
+	return 0;
+}
+
+static bool is_alone(struct registry *r, const struct borrower *b)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+
+	return b->sb->borrowers == b && !b->next;
+}
+
+int registry_seize(struct registry *r, struct borrower *b, struct err *e)
+{
+	if (seize(r, b, e) < 0)
+		return -1;
+	b->seized = true;
+	while (!is_alone(r, b))
+		if (op_pause(b->op, LOOK_AGAIN, e) < 0)
+			return -1;
 	return 0;
 }
 
@@ -190,6 +239,8 @@ void registry_return(struct registry *r, struct borrower *b)
 			*at = b->next;
 			break;
 		}
+	if (b->seized)
+		sb->seized = false;
 	if (!sb->borrowers && write(sb->idle_fd, &one, sizeof(one)) < 0)
 		abort(); /* an eventfd with room: cannot fail */
 	unref_locked(sb);
@@ -295,6 +346,8 @@ int registry_explain(struct registry *r, const struct borrower *b, struct err *e
 
 	if (b->sandbox_gone && e->kind == ERR_CANCELLED)
 		err_set(e, ERR_UNAVAILABLE, "sandbox %s was removed", b->sb->id);
+	else if (b->restored && e->kind == ERR_CANCELLED)
+		err_set(e, ERR_UNAVAILABLE, "sandbox %s went back to a snapshot", b->sb->id);
 	return -1;
 }
 
@@ -356,6 +409,10 @@ static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
 		json_object_set_new(j, "place", json_text(info.place));
 	if (j && info.known_as)
 		json_object_set_new(j, "known_as", json_text(info.known_as));
+	if (j && info.start)
+		json_object_set_new(j, "start", json_string(info.start));
+	if (j && info.cold_reason)
+		json_object_set_new(j, "cold_reason", json_text(info.cold_reason));
 	if (j && info.error[0])
 		json_object_set_new(j, "error", json_text(info.error));
 	if (j && info.server) {

@@ -30,6 +30,7 @@ struct sandbox {
 	uint64_t lease; /* the session it belongs to; 0: detached */
 	struct box *box;
 	unsigned refs;
+	bool seized; /* one borrower has it for itself */
 	struct borrower *borrowers;
 	struct op *maker; /* the operation that makes it, while CREATING */
 	bool unwanted;    /* the maker was cancelled because somebody removes the sandbox */
@@ -43,6 +44,8 @@ struct borrower {
 	struct box *box;
 	struct op *op;
 	bool sandbox_gone; /* op was cancelled because the sandbox is being removed */
+	bool seized;       /* the sandbox is for this one alone */
+	bool restored;     /* op was cancelled because the sandbox went back to a snapshot */
 	struct borrower *next;
 };
 
@@ -71,10 +74,12 @@ int registry_running(
 	struct registry *r, struct sandbox *sb, struct box *box, bool detach, struct err *e);
 
 /* By id or unique prefix (at least 4 characters). Only while it runs; otherwise an error that says
- * what it does. */
+ * what it does. Waits while somebody has seized it. */
 int registry_borrow(
 	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e);
 void registry_return(struct registry *r, struct borrower *b);
+/* Cancels all other borrowers, waits for their end, and keeps new ones waiting until the return. */
+int registry_seize(struct registry *r, struct borrower *b, struct err *e);
 /* What an operation that failed should say: that its sandbox was removed, if that is why it was
  * cancelled. Returns -1. */
 int registry_explain(struct registry *r, const struct borrower *b, struct err *e);

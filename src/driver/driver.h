@@ -15,6 +15,7 @@
 #include "journal/journal.h"
 #include "spec/spec.h"
 #include "store/store.h"
+#include "store/templates.h"
 #include "util/op.h"
 #include "util/paths.h"
 
@@ -22,6 +23,7 @@
 struct driver_env {
 	const struct paths *paths;
 	struct store *store;
+	struct templates *templates;
 	struct journal *journal;
 	const char *moat_path;   /* our binary, for guards */
 	const char *runner_path; /* moat-guest, or NULL if it is not installed */
@@ -42,7 +44,9 @@ struct box_vm_info { /* pointers live as long as the box */
 	const char *place, *known_as;
 	unsigned vmid;                /* 0: not on a server */
 	const char *server, *console; /* NULL: not on a server. console: a URL */
-	char error[512];              /* why it is dead; "" otherwise */
+	const char *start;            /* "warm", "cold"; NULL: the driver knows no difference */
+	const char *cold_reason; /* why it could not start from a template; NULL: none to tell */
+	char error[512];         /* why it is dead; "" otherwise */
 };
 
 struct check { /* one line of `moat doctor` */
@@ -122,9 +126,19 @@ struct driver_ops {
 	int (*net_capture)(struct box *b, const struct op *op, const char *vnet,
 		int (*output)(void *arg, struct bytes data, struct err *e), void *arg,
 		struct err *e);
-	/* NULL: this driver has no snapshots. */
+	/*
+	 * All NULL: this driver has no snapshots. Names are checked by the driver; one that is
+	 * there already is replaced. restore overlaps with nothing else on the box. If it fails,
+	 * the VMs may be dead.
+	 */
 	int (*snapshot)(struct box *b, const struct op *op, const char *name, struct err *e);
 	int (*restore)(struct box *b, const struct op *op, const char *name, struct err *e);
+	/* Array of {"name", "created_us", "size"}. */
+	int (*snapshots)(struct box *b, const struct op *op, json_t **ret, struct err *e);
+	int (*snapshot_rm)(struct box *b, const struct op *op, const char *name, struct err *e);
+	/* Like create, from a snapshot of another box with the same spec. NULL: it cannot. */
+	int (*create_from)(struct box *b, const struct op *op, const char *name,
+		const struct box_request *req, struct box **ret, struct err *e);
 	/* NULL: this driver has no pools of servers. args, *ret: docs/protocol.md, "pool" and
 	 * "pool.images". */
 	int (*pool)(struct driver *d, const struct op *op, const json_t *args, json_t **ret,

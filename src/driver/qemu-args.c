@@ -21,6 +21,18 @@ static bool old_machine(const struct vm_spec *vm)
 	return vm->disk_controller == SPEC_DISK_IDE;
 }
 
+/* Always by this name, so that what one QEMU saved another can load, wherever its memory is. */
+static void add_memory(const struct qemu_plan *p, struct strv *a)
+{
+	strv_add(a, "-object");
+	if (p->ram == QEMU_RAM_OWN)
+		strv_addf(a, "memory-backend-ram,id=ram,size=%uM", p->vm->ram_mb);
+	else
+		strv_addf(a,
+			"memory-backend-file,id=ram,size=%uM,mem-path=/proc/self/fd/%d,share=%s",
+			p->vm->ram_mb, QEMU_FD_RAM, p->ram == QEMU_RAM_SHARED ? "on" : "off");
+}
+
 static void add_machine(const struct qemu_plan *p, struct strv *a)
 {
 	const char *board = old_machine(p->vm) ? "pc" : "q35";
@@ -31,14 +43,17 @@ static void add_machine(const struct qemu_plan *p, struct strv *a)
 	strv_add(a, "-sandbox");
 	strv_add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
 	strv_add(a, "-machine");
-	strv_addf(a, "%s,vmport=off", board);
+	strv_addf(a, "%s,vmport=off,memory-backend=ram", board);
 	strv_add_all(a, "-accel", p->kvm ? "kvm" : "tcg", "-cpu", NULL);
 	strv_addf(a, "%s", p->vm->cpu ? p->vm->cpu : p->kvm ? "host" : TCG_CPU);
 	strv_add(a, "-m");
 	strv_addf(a, "%u", p->vm->ram_mb);
+	add_memory(p, a);
 	strv_add(a, "-smp");
 	strv_addf(a, "%u", p->vm->vcpus);
-	strv_add_all(a, "-rtc", "base=utc", "-device", "virtio-rng-pci", NULL);
+	/* vmgenid: kernels that know it take fresh randomness when they wake up as a copy. */
+	strv_add_all(a, "-rtc", "base=utc", "-device", "virtio-rng-pci", "-device",
+		"vmgenid,guid=auto", NULL);
 }
 
 static void add_socket(struct strv *a, const char *id, int fd)
@@ -100,11 +115,18 @@ static void add_disk(const struct qemu_plan *p, struct strv *a)
 	add_file_node(a, "base-file", QEMU_FD_BASE, true);
 	strv_add(a, "-blockdev");
 	strv_addf(a, "driver=%s,node-name=base,file=base-file,read-only=on", p->image->disk_format);
+	if (p->layered) {
+		add_file_node(a, "layer-file", QEMU_FD_LAYER, true);
+		strv_add_all(a, "-blockdev",
+			"driver=qcow2,node-name=layer,file=layer-file,backing=base,read-only=on",
+			NULL);
+	}
 	add_file_node(a, "disk-file", QEMU_FD_OVERLAY, false);
-	strv_add_all(a, "-blockdev",
-		"driver=qcow2,node-name=disk,file=disk-file,backing=base,discard=unmap,cache.no-"
+	strv_add(a, "-blockdev");
+	strv_addf(a,
+		"driver=qcow2,node-name=disk,file=disk-file,backing=%s,discard=unmap,cache.no-"
 		"flush=on",
-		NULL);
+		p->layered ? "layer" : "base");
 	add_disk_device(p->vm, a);
 }
 
@@ -141,6 +163,31 @@ static void add_extras(const struct qemu_plan *p, struct strv *a)
 	}
 }
 
+struct mac_addr qemu_template_mac(size_t nic)
+{
+	return (struct mac_addr){{0x02, 'm', 'o', 'a', 't', (uint8_t)nic}};
+}
+
+/* Where a network is made of taps its templates have some too, which lead nowhere: a card keeps the
+ * features of what it was plugged into. Elsewhere a hub with one port will do. */
+static void add_template_nics(const struct qemu_plan *p, struct strv *a)
+{
+	const char *model = p->vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio-net-pci";
+
+	for (size_t i = 0; i < p->vm->n_nics; i++) {
+		char text[MAC_TEXT_MAX];
+
+		strv_add(a, "-netdev");
+		if (p->net)
+			strv_addf(a, "tap,id=net%zu,fd=%d", i, QEMU_FD_NIC + (int)i);
+		else
+			strv_addf(a, "hubport,id=net%zu,hubid=%zu", i, i);
+		strv_add(a, "-device");
+		strv_addf(a, "%s,netdev=net%zu,mac=%s,romfile=", model, i,
+			mac_text(qemu_template_mac(i), text));
+	}
+}
+
 int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 {
 	auto_strv struct strv a = {0};
@@ -151,11 +198,17 @@ int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 	add_channels(&a);
 	add_boot(p, &a);
 	add_disk(p, &a);
-	if (p->net)
+	if (p->template)
+		add_template_nics(p, &a);
+	else if (p->net)
 		tapnet_args(p->net, p->index, QEMU_FD_NIC, &a);
 	else
 		usernet_args(p->vm, p->mac_base, &a);
 	add_extras(p, &a);
+	if (p->incoming)
+		strv_add_all(&a, "-incoming", "defer", NULL);
+	if (p->paused)
+		strv_add(&a, "-S");
 	more = json_object_get(p->vm->native, "args");
 	json_array_foreach(more, i, one) strv_addf(&a, "%s", json_string_value(one));
 	if (strv_check(&a, e) < 0)

@@ -22,11 +22,19 @@ enum qemu_fd {
 	QEMU_FD_UEFI_CODE,
 	QEMU_FD_UEFI_VARS,
 	QEMU_FD_SEED,
+	QEMU_FD_RAM,
+	QEMU_FD_LAYER,
 	QEMU_FD_END,
 	QEMU_FD_NIC = 64, /* the first of the taps */
 };
 
 #define QEMU_RUNNER_PORT "moat-runner" /* device id: how QMP events name the runner's port */
+
+enum qemu_ram {
+	QEMU_RAM_OWN,
+	QEMU_RAM_SHARED, /* QEMU_FD_RAM itself: it becomes a template */
+	QEMU_RAM_COPIED, /* QEMU_FD_RAM, copy-on-write */
+};
 
 struct qemu_plan {
 	const char *qemu;    /* program */
@@ -40,6 +48,14 @@ struct qemu_plan {
 	size_t index;               /* of the VM in the spec */
 	uint64_t mac_base;          /* without net: 40 random bits for MACs of NICs without one */
 	const char *kernel;         /* which of the image's kernels; NULL: boot from the disk */
+	enum qemu_ram ram;
+	bool template; /* its NICs lead nowhere and have the addresses of qemu_template_mac */
+	bool layered;  /* QEMU_FD_LAYER is between the overlay and the image */
+	bool incoming; /* waits for a saved state */
+	bool paused;   /* runs only when told */
 };
+
+/* What the NICs of templates have instead of addresses of their own. */
+struct mac_addr qemu_template_mac(size_t nic);
 
 int qemu_args(const struct qemu_plan *plan, struct strv *ret, struct err *e);

@@ -18,6 +18,8 @@
 #include "util/lock.h"
 #include "util/log.h"
 
+#define WAITING_SECONDS 60.0 /* for a runner that is known to be there; a host may be slow */
+
 /* Wants vm->mu held. A way that is neither current nor in use leaves the list; the caller frees it
  * after unlocking. */
 static struct way *unlink_unused_locked(struct qemu_vm *vm)
@@ -105,10 +107,26 @@ static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret
 	return 0;
 }
 
+/* The runner was in the memory that the VM started with: no need for the agent to start it. */
+static int open_waiting_line(
+	struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+{
+	struct op soon = op_within(op, WAITING_SECONDS);
+	int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
+
+	vm->runner_waits = false; /* but the next time it has to be asked for */
+	if (line_open(&soon, fd, ret, e) == 0)
+		return 0;
+	close(fd);
+	return -1;
+}
+
 static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
 	bool windows = spec_os_is_windows(vm->spec->os_type);
 
+	if (vm->runner_waits && open_waiting_line(vm, op, ret, e) == 0)
+		return 0;
 	if (sync_agent(vm, op, e) < 0)
 		return -1;
 	if (!windows) {

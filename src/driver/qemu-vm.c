@@ -72,7 +72,38 @@ static int prepare_disk(struct qemu_vm *vm, struct err *e)
 	if (vm_path(vm, "qcow2", &path, e) < 0)
 		return -1;
 	req.path = path;
+	if (vm->template) {
+		req.base = vm->template->disk;
+		req.base_format = "qcow2";
+	}
 	return overlay_create(&req, e);
+}
+
+int qemu_vm_init(struct qemu_vm *vm, const struct qemu_vm_where *where, struct err *e)
+{
+	*vm = (struct qemu_vm){.env = where->env,
+		.sandbox = where->sandbox,
+		.dir = where->dir,
+		.spec = where->spec,
+		.sandbox_spec = where->sandbox_spec,
+		.index = where->index,
+		.net = where->net,
+		.kvm = where->kvm,
+		.template_ram = -1,
+		.proc = PROC_NONE,
+		.qmp_fd = -1,
+		.agent_fd = -1,
+		.runner_fd = -1,
+		.console_fd = -1,
+		.stderr_fd = -1,
+		.stop_fd = -1,
+		.dead_fd = -1,
+		.console = CAPLOG_NONE,
+		.backend = CAPLOG_NONE};
+	pthread_mutex_init(&vm->mu, NULL);
+	if (getrandom(&vm->mac_base, sizeof(vm->mac_base), 0) != sizeof(vm->mac_base))
+		return err_sys(e, errno, "getrandom");
+	return turn_init(&vm->opening, e);
 }
 
 int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
@@ -117,6 +148,30 @@ static int add_open(struct files *f, const char *path, int flags, int as, struct
 	return 0;
 }
 
+static int add_dup(struct files *f, int fd, int as, struct err *e)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (copy < 0)
+		return err_sys(e, errno, "dup");
+	f->fds[f->n++] = (struct proc_fd){.fd = copy, .as = as};
+	return 0;
+}
+
+/* Memory and disk of a template. Its state comes later, through the monitor. */
+static int add_template(struct qemu_vm *vm, struct files *f, struct err *e)
+{
+	const struct template *t = vm->template;
+
+	if (vm->template_ram >= 0)
+		return add_dup(f, vm->template_ram, QEMU_FD_RAM, e);
+	if (!t)
+		return 0;
+	if (vm->copied && add_dup(f, t->ram_fd, QEMU_FD_RAM, e) < 0)
+		return -1;
+	return t->disk ? add_open(f, t->disk, O_RDONLY, QEMU_FD_LAYER, e) : 0;
+}
+
 /* A connected pair: QEMU's end goes into the list, ours is non-blocking. */
 static int add_pair(struct files *f, int as, int *ret_ours, struct err *e)
 {
@@ -155,6 +210,8 @@ static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		return -1;
 	if (vm->image->disk && (add_open(f, overlay, O_RDWR, QEMU_FD_OVERLAY, e) < 0 ||
 				       add_open(f, vm->image->disk, O_RDONLY, QEMU_FD_BASE, e) < 0))
+		return -1;
+	if (add_template(vm, f, e) < 0)
 		return -1;
 	if (kernel && add_open(f, kernel, O_RDONLY, QEMU_FD_KERNEL, e) < 0)
 		return -1;
@@ -201,14 +258,21 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		.uefi = vm->spec->uefi_boot ? "ovmf" : NULL,
 		.net = vm->net ? net_plan(vm->net) : NULL,
 		.index = vm->index,
-		.kernel = kernel};
+		.kernel = kernel,
+		.mac_base = vm->mac_base,
+		.ram = vm->template_ram >= 0 ? QEMU_RAM_SHARED
+		       : vm->copied          ? QEMU_RAM_COPIED
+					     : QEMU_RAM_OWN,
+		.template = vm->template_ram >= 0,
+		.layered = vm->template && vm->template->disk,
+		.incoming = vm->load != NULL,
+		.paused = vm->paused};
 	auto_strv struct strv argv = {0}, env = {0};
 	struct proc_req req = {
 		.guard = vm->env->moat_path, .guard_isolate = true, .fds = f->fds, .n_fds = f->n};
+	struct proc started;
 	int log[2], rc;
 
-	if (getrandom(&plan.mac_base, sizeof(plan.mac_base), 0) != sizeof(plan.mac_base))
-		return err_sys(e, errno, "getrandom");
 	if (qemu_args(&plan, &argv, e) < 0 || clean_environment(&env, e) < 0)
 		return -1;
 	if (pipe2(log, O_CLOEXEC) < 0)
@@ -217,9 +281,15 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 	req.argv = (const char *const *)argv.v;
 	req.env = (const char *const *)env.v;
 	req.err_fd = req.out_fd = log[1];
-	rc = proc_start(&req, &vm->proc, e);
+	rc = proc_start(&req, &started, e);
 	close(log[1]);
-	return rc < 0 ? -1 : fd_set_nonblock(vm->stderr_fd, e);
+	if (rc < 0)
+		return -1;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		vm->proc = started;
+	}
+	return fd_set_nonblock(vm->stderr_fd, e);
 }
 
 static int open_logs(struct qemu_vm *vm, struct err *e)
@@ -269,6 +339,21 @@ int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 	/* Its first answer shows that QEMU liked its arguments. */
 	if (qmp_call(vm->qmp, &soon, "qmp_capabilities", NULL, -1, NULL, e) < 0)
 		return qemu_vm_explain(vm, e);
+	if (!vm->load)
+		return 0;
+	/* It was saved while it stood still, and stays so until told otherwise. */
+	if (qemu_state_load(vm, &soon, e) < 0 || qemu_state_wait(vm, &soon, e) < 0)
+		return -1;
+	return vm->paused ? 0 : qemu_vm_continue(vm, op, e);
+}
+
+int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op soon = op_within(op, 60);
+
+	if (qmp_call(vm->qmp, &soon, "cont", NULL, -1, NULL, e) < 0)
+		return qemu_vm_explain(vm, e);
+	vm->paused = false;
 	return 0;
 }
 
@@ -328,7 +413,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-void qemu_vm_free(struct qemu_vm *vm)
+static void end_process(struct qemu_vm *vm)
 {
 	uint64_t one = 1;
 
@@ -337,15 +422,35 @@ void qemu_vm_free(struct qemu_vm *vm)
 		if (write(vm->stop_fd, &one, sizeof(one)) < 0)
 			log_msg(NULL, LOG_WARN, "%s: cannot stop a monitor", vm->sandbox);
 		pthread_join(vm->monitor, NULL);
+		vm->monitor_runs = false;
 	}
 	proc_kill(&vm->proc);
-	for (struct way *w = vm->ways, *next; w; w = next) {
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	vm->proc = PROC_NONE;
+}
+
+static void free_ways(struct qemu_vm *vm)
+{
+	struct way *ways;
+
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		ways = take_ptr(&vm->ways);
+		vm->current = NULL;
+	}
+	for (struct way *w = ways, *next; w; w = next) {
 		next = w->next;
 		guest_free(w->guest);
 		free(w);
 	}
+}
+
+static void close_all(struct qemu_vm *vm)
+{
 	qga_close(vm->qga);
+	vm->qga = NULL;
 	qmp_free(vm->qmp);
+	vm->qmp = NULL;
 	close_fd(&vm->qmp_fd);
 	close_fd(&vm->agent_fd);
 	close_fd(&vm->runner_fd);
@@ -355,8 +460,36 @@ void qemu_vm_free(struct qemu_vm *vm)
 	close_fd(&vm->dead_fd);
 	caplog_close(&vm->console);
 	caplog_close(&vm->backend);
+}
+
+void qemu_vm_end(struct qemu_vm *vm, const char *why)
+{
+	qemu_guest_lost(vm, why);
+	end_process(vm);
+	free_ways(vm);
+	close_all(vm);
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	vm->state = BOX_VM_STARTING;
+	vm->guest_shut_down = false;
+	vm->ended_because = NULL;
+}
+
+void qemu_vm_bury(struct qemu_vm *vm, const struct err *why)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	vm->state = BOX_VM_DEAD;
+	vm->death = *why;
+}
+
+void qemu_vm_free(struct qemu_vm *vm)
+{
+	end_process(vm);
+	free_ways(vm);
+	close_all(vm);
 	turn_done(&vm->opening);
 	pthread_mutex_destroy(&vm->mu);
+	templates_give(vm->env->templates, vm->template);
 	store_unuse(vm->use);
 	image_free(vm->image);
 }

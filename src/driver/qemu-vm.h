@@ -29,12 +29,23 @@ struct qemu_vm {
 	const char *sandbox; /* id */
 	const char *dir;     /* the sandbox's */
 	const struct vm_spec *spec;
-	size_t index;    /* in the sandbox's spec */
+	const struct sandbox_spec *sandbox_spec;
+	size_t index;    /* in it */
 	struct net *net; /* the sandbox's; NULL: NICs are on user-mode networks */
 	struct image *image;
 	struct image_use *use;
 	const char *user; /* default user of commands */
 	bool kvm;
+	uint64_t mac_base; /* random: the MACs of NICs without one */
+
+	/* How it starts: by booting, or from a saved state. */
+	struct template *template; /* whose disk, and at first whose memory, it has; NULL: none */
+	int template_ram;          /* it is to become a template: its memory; -1: it is not */
+	const char *load;          /* the state to start from; NULL: it boots */
+	bool paused;               /* it waits for qemu_vm_continue */
+	bool copied;               /* made from a template: its identity is not its own yet */
+	bool runner_waits;         /* the runner is in its memory already */
+	char cold_reason[160];     /* "": it started warm, or need not have */
 
 	struct proc proc;
 	int qmp_fd, agent_fd, runner_fd, console_fd, stderr_fd;
@@ -60,10 +71,27 @@ struct qemu_vm {
 	int qemu_pid;
 };
 
+/* Whatever happens next, it can be freed. The strings and the spec outlive it. */
+struct qemu_vm_where {
+	const struct driver_env *env;
+	const char *sandbox, *dir;
+	const struct vm_spec *spec;
+	size_t index; /* in the sandbox's spec */
+	struct net *net;
+	const struct sandbox_spec *sandbox_spec;
+	bool kvm;
+};
+int qemu_vm_init(struct qemu_vm *vm, const struct qemu_vm_where *where, struct err *e);
 /* Makes the files: overlay, firmware variables, cloud-init disk. */
 int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Starts QEMU and the monitor. The guest has not run an instruction when this fails. */
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Lets a paused one run. */
+int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Ends QEMU and all that hangs on it; it can be started again. */
+void qemu_vm_end(struct qemu_vm *vm, const char *why);
+/* It has ended, and will not be started again: operations learn why. */
+void qemu_vm_bury(struct qemu_vm *vm, const struct err *why);
 /* Ends QEMU and releases everything but the files. Fine on a zeroed or half-made VM. */
 void qemu_vm_free(struct qemu_vm *vm);
 
@@ -78,6 +106,28 @@ int qemu_guest_take(struct qemu_vm *vm, const struct op *op, struct guest **ret,
 void qemu_guest_give(struct qemu_vm *vm, struct guest *g);
 /* The current way, if any, is of no use any more. */
 void qemu_guest_lost(struct qemu_vm *vm, const char *why);
+
+/* Saved states (qemu-state.c). A VM is stopped before and stays so. With own_memory all of its
+ * memory is in the file, otherwise only what is not in a template's memory file. */
+int qemu_state_save(
+	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e);
+/* Tells a QEMU that waits for it where its state is. It has no effect yet when this returns. */
+int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Waits until the state is there. */
+int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e);
+int qemu_links_set(struct qemu_vm *vm, const struct op *op, bool up, struct err *e);
+
+/* Templates (qemu-template.c). Decides how the VM starts: sets template and load, or cold_reason.
+ * Makes the template if need be. Fails only if the operation ends. */
+int qemu_template_choose(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* The start from a template failed: throws it all away, the template too, and boots. */
+int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *why, struct err *e);
+/* After the start, before anybody else gets in: gives a copy what must be its own, and its network
+ * (qemu-identity.c). */
+int qemu_identify(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Waits for a while until DHCP has given addresses to such a copy, where others may want to reach
+ * it. */
+int qemu_await_addresses(struct qemu_vm *vm, const struct op *op, struct err *e);
 
 int qemu_screenshot(struct qemu_vm *vm, const struct op *op, struct buf *ret, struct err *e);
 int qemu_doctor(const struct driver_env *env, const struct op *op,

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "driver/accel.h"
+#include "driver/qemu-box.h"
 #include "driver/qemu-check.h"
 #include "driver/qemu-net.h"
-#include "driver/qemu-vm.h"
 #include "guest/wire.h"
 #include "net/show.h"
 #include "util/auto.h"
@@ -23,26 +24,6 @@
 #include "util/lock.h"
 #include "util/log.h"
 #include "util/str.h"
-
-enum { CLEANUP_SECONDS = 30 };
-
-struct qemu_driver {
-	struct driver base;
-	const struct driver_env *env;
-	bool kvm;
-	char *root; /* where the boxes' directories are */
-};
-
-struct qemu_box {
-	struct box base;
-	struct qemu_driver *d;
-	char id[32];
-	char *dir;
-	const struct sandbox_spec *spec;
-	struct net *net; /* NULL: no NICs, or each on a user-mode network */
-	struct qemu_vm *vms;
-	size_t n_vms;
-};
 
 static void qemu_close(struct driver *base)
 {
@@ -113,6 +94,7 @@ static void box_free(struct qemu_box *b)
 	net_close(b->net);
 	free(b->vms);
 	free(b->dir);
+	turn_done(&b->saving);
 	free(b);
 }
 
@@ -154,26 +136,17 @@ static int init_vm(struct qemu_box *b, const struct op *op, size_t i, struct err
 	struct qemu_vm *vm = &b->vms[i];
 	const struct vm_spec *spec = &b->spec->vms[i];
 
-	*vm = (struct qemu_vm){.env = b->d->env,
-		.sandbox = b->id,
-		.dir = b->dir,
-		.spec = spec,
-		.index = i,
-		.net = b->net,
-		.kvm = b->d->kvm,
-		.proc = PROC_NONE,
-		.qmp_fd = -1,
-		.agent_fd = -1,
-		.runner_fd = -1,
-		.console_fd = -1,
-		.stderr_fd = -1,
-		.stop_fd = -1,
-		.dead_fd = -1,
-		.console = CAPLOG_NONE,
-		.backend = CAPLOG_NONE};
-	pthread_mutex_init(&vm->mu, NULL);
 	b->n_vms = i + 1;
-	if (turn_init(&vm->opening, e) < 0)
+	if (qemu_vm_init(vm,
+		    &(struct qemu_vm_where){.env = b->d->env,
+			    .sandbox = b->id,
+			    .dir = b->dir,
+			    .spec = spec,
+			    .sandbox_spec = b->spec,
+			    .index = i,
+			    .net = b->net,
+			    .kvm = b->d->kvm},
+		    e) < 0)
 		return -1;
 	if (use_image(b, op, vm, e) < 0)
 		return -1;
@@ -193,7 +166,9 @@ static int box_new(struct qemu_driver *d, const char *id, const struct sandbox_s
 	b->spec = spec;
 	snprintf(b->id, sizeof(b->id), "%s", id);
 	b->vms = calloc(spec->n_vms, sizeof(*b->vms));
-	if (!b->vms || str_printf(&b->dir, e, "%s/%s", d->root, id) < 0) {
+	if (!b->vms || turn_init(&b->saving, e) < 0 ||
+		getrandom(&b->random, sizeof(b->random), 0) != sizeof(b->random) ||
+		str_printf(&b->dir, e, "%s/%s", d->root, id) < 0) {
 		box_free(b);
 		return err_oom(e);
 	}
@@ -201,7 +176,7 @@ static int box_new(struct qemu_driver *d, const char *id, const struct sandbox_s
 	return 0;
 }
 
-static int remove_box(struct qemu_box *b, const struct op *op, struct err *e)
+int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e)
 {
 	auto_free char *dir = NULL;
 	char id[sizeof(b->id)];
@@ -263,9 +238,22 @@ static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (!vm->spec->is_sandbox && !vm->spec->healthcheck)
 		return 0;
 	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
+	if (qemu_identify(vm, &boot, e) < 0) {
+		struct err why = *e;
+
+		if (!vm->copied || op_check(op, e) < 0) {
+			*e = why;
+			return -1;
+		}
+		if (qemu_vm_go_cold(vm, op, &why, e) < 0)
+			return -1;
+		boot = op_within(op, vm->env->boot_timeout);
+	}
 	if (qemu_guest_take(vm, &boot, &g, e) < 0)
 		return -1;
 	qemu_guest_give(vm, g);
+	if (qemu_await_addresses(vm, op, e) < 0)
+		return -1;
 	return vm->spec->healthcheck ? run_healthcheck(vm, op, e) : 0;
 }
 
@@ -280,6 +268,22 @@ static bool others_wait_for(const struct sandbox_spec *spec, const struct vm_spe
 	return false;
 }
 
+static int start_vm(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct err why;
+
+	if (qemu_template_choose(vm, op, e) < 0)
+		return -1;
+	if (qemu_vm_prepare(vm, op, e) == 0 && qemu_vm_start(vm, op, e) == 0)
+		return 0;
+	why = *e;
+	if (!vm->copied || op_check(op, e) < 0) {
+		*e = why;
+		return -1;
+	}
+	return qemu_vm_go_cold(vm, op, &why, e);
+}
+
 static int start_all(struct qemu_box *b, const struct op *op, struct err *e)
 {
 	auto_free size_t *order = calloc(b->spec->n_vms, sizeof(size_t));
@@ -291,7 +295,7 @@ static int start_all(struct qemu_box *b, const struct op *op, struct err *e)
 		struct qemu_vm *vm = &b->vms[order[i]];
 
 		op_progress(op, i, b->spec->n_vms, "starting %s", vm->spec->name);
-		if (qemu_vm_prepare(vm, op, e) < 0 || qemu_vm_start(vm, op, e) < 0)
+		if (start_vm(vm, op, e) < 0)
 			return err_wrap(e, "VM %s", vm->spec->name);
 		if (others_wait_for(b->spec, vm->spec) && wait_ready(vm, op, e) < 0)
 			return -1;
@@ -307,26 +311,49 @@ static int fill_box(struct qemu_box *b, const struct op *op, struct err *e)
 	if (journal_thing(b, "dir", b->dir, e) < 0 || journal_thing(b, "processes", b->id, e) < 0)
 		return -1;
 	if (dir_make(b->dir, 0700, e) < 0 ||
-		qemu_net_open(b->d->env, op, b->id, b->spec, &b->net, e) < 0)
+		qemu_net_open(b->d->env, op, b->id, b->spec, b->random, &b->net, e) < 0)
 		return -1;
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (init_vm(b, op, i, e) < 0)
 			return -1;
-	return start_all(b, op, e);
+	return 0;
+}
+
+static void undo_box(struct qemu_box *b, const struct op *op)
+{
+	struct op cleanup = op_for_cleanup(QEMU_CLEANUP_SECONDS);
+	struct err undo;
+
+	if (qemu_box_remove(b, &cleanup, &undo) < 0)
+		log_err(op, LOG_ERROR, &undo, "cannot remove what was made");
+}
+
+int qemu_box_new(struct qemu_driver *d, const struct op *op, const struct box_request *req,
+	const struct qemu_box *like, struct qemu_box **ret, struct err *e)
+{
+	struct qemu_box *b = NULL;
+
+	if (box_new(d, req->id, req->spec, &b, e) < 0)
+		return -1;
+	if (like)
+		b->random = like->random;
+	if (fill_box(b, op, e) < 0) {
+		undo_box(b, op);
+		return -1;
+	}
+	*ret = b;
+	return 0;
 }
 
 static int qemu_create(struct driver *base, const struct op *op, const struct box_request *req,
 	struct box **ret, struct err *e)
 {
-	struct op cleanup = op_for_cleanup(CLEANUP_SECONDS);
-	struct qemu_box *b = NULL;
-	struct err undo;
+	struct qemu_box *b;
 
-	if (box_new((struct qemu_driver *)base, req->id, req->spec, &b, e) < 0)
+	if (qemu_box_new((struct qemu_driver *)base, op, req, NULL, &b, e) < 0)
 		return -1;
-	if (fill_box(b, op, e) < 0) {
-		if (remove_box(b, &cleanup, &undo) < 0)
-			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", req->id);
+	if (start_all(b, op, e) < 0) {
+		undo_box(b, op);
 		return -1;
 	}
 	*ret = &b->base;
@@ -336,7 +363,7 @@ static int qemu_create(struct driver *base, const struct op *op, const struct bo
 static int qemu_destroy(struct driver *base, const struct op *op, struct box *box, struct err *e)
 {
 	(void)base;
-	return remove_box((struct qemu_box *)box, op, e);
+	return qemu_box_remove((struct qemu_box *)box, op, e);
 }
 
 static int qemu_reclaim(
@@ -413,7 +440,9 @@ static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 		.user = vm->user ? vm->user : "root",
 		.accelerator = vm->kvm ? "kvm" : "tcg",
 		.way = vm->current ? guest_way(vm->current->guest) : "",
-		.pid = (int)vm->proc.pid};
+		.pid = (int)vm->proc.pid,
+		.start = vm->template ? "warm" : "cold",
+		.cold_reason = vm->cold_reason[0] ? vm->cold_reason : NULL};
 	/* Running is what a VM without an agent does from the start. */
 	if (vm->state == BOX_VM_STARTING && !vm->spec->is_sandbox)
 		ret->state = BOX_VM_RUNNING;
@@ -477,7 +506,7 @@ static int qemu_net_capture(struct box *box, const struct op *op, const char *vn
 const struct driver_ops driver_qemu = {
 	.name = "qemu",
 	.on_this_host = true,
-	.removal_seconds = CLEANUP_SECONDS,
+	.removal_seconds = QEMU_CLEANUP_SECONDS,
 	.open = qemu_open,
 	.close = qemu_close,
 	.doctor = qemu_doctor_op,
@@ -496,4 +525,9 @@ const struct driver_ops driver_qemu = {
 	.net_forward = qemu_net_forward,
 	.net_unforward = qemu_net_unforward,
 	.net_capture = qemu_net_capture,
+	.snapshot = qemu_snapshot,
+	.restore = qemu_restore,
+	.snapshots = qemu_snapshots,
+	.snapshot_rm = qemu_snapshot_rm,
+	.create_from = qemu_create_from,
 };

@@ -152,6 +152,14 @@ int guest_symlink(struct guest *g, const struct op *op, const struct guest_path 
 	return g->ops->symlink(g, op, at, target, e);
 }
 
+int guest_identify(
+	struct guest *g, const struct op *op, const struct guest_identity *id, struct err *e)
+{
+	if (!g->ops->identify)
+		return err_set(e, ERR_UNSUPPORTED, "only the runner can make a copied VM its own");
+	return g->ops->identify(g, op, id, e);
+}
+
 const char *guest_way(const struct guest *g)
 {
 	return g->ops->name;

@@ -110,6 +110,22 @@ int guest_mkdir(struct guest *g, const struct op *op, const struct guest_path *a
 int guest_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
 	const char *target, struct err *e);
 
+struct guest_card {
+	const char *old, *mac; /* as text: what it has, what it gets */
+};
+
+/* What makes a copied system one of its own; flags are those of enum wire_identity_flag. */
+struct guest_identity {
+	unsigned flags;
+	const char *hostname, *machine_id; /* NULL: not set */
+	const struct guest_card *cards;
+	size_t n_cards;
+};
+/* Sets it and checks that it is so. The clock is the host's, the randomness fresh. ERR_UNSUPPORTED
+ * without the runner. */
+int guest_identify(
+	struct guest *g, const struct op *op, const struct guest_identity *id, struct err *e);
+
 /* What a way in must do; the functions above check arguments and call these. */
 struct guest_ops {
 	const char *name; /* "runner", "agent" */
@@ -125,6 +141,8 @@ struct guest_ops {
 		struct err *);
 	int (*symlink)(struct guest *, const struct op *, const struct guest_path *, const char *,
 		struct err *);
+	int (*identify)(struct guest *, const struct op *, const struct guest_identity *,
+		struct err *); /* NULL: it cannot */
 	void (*free)(struct guest *);
 };
 struct guest {

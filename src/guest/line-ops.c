@@ -386,5 +386,6 @@ const struct guest_ops line_ops = {
 	.list = op_list,
 	.mkdir = op_mkdir,
 	.symlink = op_symlink,
+	.identify = line_identify,
 	.free = line_free,
 };

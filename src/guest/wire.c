@@ -94,6 +94,11 @@ static bool members(struct cursor *c, struct wire_msg *m)
 	case WIRE_MKDIR:
 		NUM(mode);
 		return true;
+	case WIRE_IDENTITY:
+		NUM(flags);
+		NUM(size);
+		NUM(count);
+		return m->count <= WIRE_CARDS_MAX && !(m->flags & ~(uint32_t)WIRE_IDENTITY_ALL);
 	case WIRE_EOF:
 	case WIRE_CANCEL:
 	case WIRE_LIST:

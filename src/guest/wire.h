@@ -51,6 +51,9 @@ enum wire_type {
 	WIRE_MKDIR,   /* mode; body: user, cwd, path. Answer: DONE */
 	WIRE_SYMLINK, /* body: user, cwd, path, target. Answer: DONE */
 	WIRE_PING,
+	WIRE_IDENTITY, /* flags, size (nanoseconds since 1970), count (cards); body: hostname,
+			  machine id, for each card its MAC and the one it gets, then random
+			  bytes. Answer: DONE */
 	/* guest to host */
 	WIRE_HELLO_REPLY = 64, /* version, nonce, pid in code */
 	WIRE_EXIT, /* how, code, timed_out, size (stdout bytes), size2 (stderr bytes); body: a
@@ -78,6 +81,20 @@ enum wire_write_flag {
 	WIRE_WRITE_APPEND = 1,
 	WIRE_WRITE_PARENTS = 2, /* make missing directories */
 };
+
+/* What IDENTITY is to set. The rest of its members and strings is there all the same. */
+enum wire_identity_flag {
+	WIRE_IDENTITY_CLOCK = 1,
+	WIRE_IDENTITY_RANDOM = 2,
+	WIRE_IDENTITY_HOSTNAME = 4,
+	WIRE_IDENTITY_MACHINE = 8, /* machine id, SSH host keys */
+	WIRE_IDENTITY_CARDS = 16,
+	WIRE_IDENTITY_RENEW = 32, /* ask DHCP servers again, at once */
+	WIRE_IDENTITY_ADDRESSED =
+		64, /* fails with EAGAIN while a card that is there has no address */
+	WIRE_IDENTITY_ALL = 127,
+};
+enum { WIRE_CARDS_MAX = 32, WIRE_RANDOM_MAX = 1024 };
 
 enum wire_stream { WIRE_STDOUT = 1, WIRE_STDERR = 2, WIRE_BODY = 3 };
 

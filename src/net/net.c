@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -256,12 +255,9 @@ static int open_with(struct net *net, const struct net_req *req, struct err *e)
 {
 	int theirs, plan;
 	auto_free char *text = NULL;
-	uint64_t random;
 	int pair[2];
 
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return err_sys(e, errno, "getrandom");
-	if (net_plan_make(req->spec, random, &net->plan, e) < 0 ||
+	if (net_plan_make(req->spec, req->random, &net->plan, e) < 0 ||
 		net_doc(net->plan, &text, e) < 0 ||
 		net_memfd("plan", text, strlen(text), &plan, e) < 0)
 		return -1;

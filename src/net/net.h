@@ -18,6 +18,7 @@ struct net_req {
 	const char *moat_path;
 	const char *sandbox; /* id; the holder carries it on its command line as QEMU does */
 	const struct sandbox_spec *spec; /* outlives the network */
+	uint64_t random;                 /* where MACs come from: the same gives the same */
 };
 
 /* When it returns, all rules are in force. Fails with what is missing and how to get it. */

@@ -16,13 +16,17 @@ static struct mac_addr make_mac(uint64_t random)
 		(uint8_t)(random >> 16), (uint8_t)(random >> 8), (uint8_t)random}};
 }
 
+struct mac_addr usernet_mac(const struct vm_spec *vm, uint64_t random, size_t nic)
+{
+	return mac_given(vm->nics[nic].mac) ? vm->nics[nic].mac : make_mac(random + nic);
+}
+
 void usernet_args(const struct vm_spec *vm, uint64_t random, struct strv *args)
 {
 	const char *model = vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio-net-pci";
 
 	for (size_t i = 0; i < vm->n_nics; i++) {
-		struct mac_addr mac =
-			mac_given(vm->nics[i].mac) ? vm->nics[i].mac : make_mac(random + i);
+		struct mac_addr mac = usernet_mac(vm, random, i);
 		char text[MAC_TEXT_MAX];
 
 		strv_add(args, "-netdev");

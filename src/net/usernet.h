@@ -9,4 +9,6 @@
 #include "util/strv.h"
 
 /* Adds the arguments for a VM's NICs. random: where MACs of NICs that have none come from. */
+/* The address of a NIC: its own, or one made of 40 random bits. */
+struct mac_addr usernet_mac(const struct vm_spec *vm, uint64_t random, size_t nic);
 void usernet_args(const struct vm_spec *vm, uint64_t random, struct strv *args);

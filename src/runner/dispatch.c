@@ -5,6 +5,7 @@
 
 #include "runner/exec.h"
 #include "runner/files.h"
+#include "runner/identity.h"
 
 /* A new conversation: whatever the last one started ends here. */
 static bool hello(struct runner *r, const struct wire_msg *m)
@@ -93,6 +94,8 @@ bool runner_handle(struct runner *r, const struct wire_msg *m, const struct fram
 	case WIRE_MKDIR:
 	case WIRE_SYMLINK:
 		return !ch && file_handle(r, m, f);
+	case WIRE_IDENTITY:
+		return !ch && identity_handle(r, m, f);
 	case WIRE_DATA:
 	case WIRE_EOF:
 	case WIRE_CREDIT:

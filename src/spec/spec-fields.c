@@ -266,6 +266,9 @@ static const struct shape vm_shape = {
 		{"user", FIELD_USER, AT(vm_spec, user), .max = 4294967294, .text = &user_text,
 			.help = "Who runs commands, by name or uid. Absent: the image's default."},
 		{"cloud_init", FIELD_OBJECT, AT(vm_spec, cloud_init), .shape = &cloud_shape},
+		{"warm", FIELD_BOOL, .preset = "true", AT(vm_spec, warm),
+			.help = "Start from a saved running VM of the same kind where the driver "
+				"can. False: always boot."},
 		{"native", FIELD_NATIVE, .preset = "{}", AT(vm_spec, native),
 			.help = "Settings for the driver alone; see its documentation."}),
 };

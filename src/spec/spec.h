@@ -99,7 +99,7 @@ struct vm_spec {
 	struct nic_spec *nics;
 	size_t n_nics;
 	bool nics_given; /* false: those of the template or Vagrantfile stay; then n_nics is 0 */
-	bool is_sandbox, uefi_boot, tablet, firewall, await_before_next_vm;
+	bool is_sandbox, uefi_boot, tablet, firewall, await_before_next_vm, warm;
 	enum spec_disk disk_controller;
 	enum spec_nic nic_controller;
 	enum spec_os os_type;

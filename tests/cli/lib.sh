@@ -119,7 +119,7 @@ use_sandbox() {
 	moat up --json --quiet --name shared -l a=b=c -l "note=${esc}[2Jhello" - >"$shared/up.out" 2>"$shared/up.err" <<-LAB
 		vms:
 		- {name: default, source: tiny, ram_mb: 192, vcpus: 1}
-		- {name: screen, source: tiny, ram_mb: 192, vcpus: 1, vga: std}
+		- {name: screen, source: tiny, ram_mb: 192, vcpus: 1, vga: std, warm: false}
 	LAB
 	id=$(sed -n 's/^{"sandbox":"\([0-9a-z]*\)".*/\1/p' "$shared/up.out")
 	echo "$id" >"$shared/id"

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 TINY = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1}]}
+# One that takes its time to start, for tests that want to be in the middle of that.
+COLD = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "warm": False}]}
 
 
 class Home:

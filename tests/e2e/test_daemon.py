@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from home import TINY, Home, Wire
+from home import COLD, TINY, Home, Wire
 
 from tools import (
     STRANGER,
@@ -461,18 +461,18 @@ def test_sandbox_ends_with_its_connection_unless_detached(home: Home) -> None:
 def test_cancelled_up_leaves_nothing(home: Home) -> None:
     client = wire(home)
     for moment in (0.0, 0.05, 0.3, 1.5):
-        wanted = client.request("up", {"spec": TINY})
+        wanted = client.request("up", {"spec": COLD})
         time.sleep(moment)
         client.send({"type": "cancel", "id": wanted})
         assert client.final(wanted)["error"]["kind"] == "cancelled"
         assert home.left_over() == [], f"cancelled after {moment} s"
-    wanted = client.request("up", {"spec": TINY}, timeout=1)
+    wanted = client.request("up", {"spec": COLD}, timeout=1)
     assert client.final(wanted)["error"]["kind"] == "timeout"
     assert home.left_over() == []
 
 
 def test_rm_all_while_making(home: Home) -> None:
-    makers = [home.start("up", home.spec(TINY), stderr=subprocess.PIPE) for _ in range(2)]
+    makers = [home.start("up", home.spec(COLD), stderr=subprocess.PIPE) for _ in range(2)]
     until(lambda: len(home.qemu_pids()) == 2, "both are on their way")
     home.ok("rm", "--all")
     assert listed(home) == []
@@ -491,7 +491,7 @@ def test_sigterm_removes_everything(home: Home) -> None:
     daemon = home.start("serve")
     until(lambda: (home.dir / "run" / "moat.sock").exists(), "it listens")
     home.up()
-    client = home.start("up", home.spec(TINY), stderr=subprocess.PIPE)
+    client = home.start("up", home.spec(COLD), stderr=subprocess.PIPE)
     until(lambda: len(home.qemu_pids()) == 2, "the second is on its way")
     daemon.terminate()
     assert daemon.wait(60) == 0

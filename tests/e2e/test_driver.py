@@ -33,6 +33,7 @@ ZOO = {
             "vcpus": 1,
             "depends_on": ["first"],
             "nic_controller": "e1000",
+            "warm": False,
             "healthcheck": {"test": ["sh", "-c", THIRD_TIME], "interval": 0.2},
         },
         {
@@ -202,7 +203,9 @@ def test_qemu_has_its_own_files_only(zoo: Zoo) -> None:
 
 
 def tiny_disk(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "source": "tiny-disk", "ram_mb": 192, "vcpus": 1, "nics": [], **more}
+    # Each is the only one of its kind: a template would not pay.
+    own = {"name": name, "source": "tiny-disk", "ram_mb": 192, "vcpus": 1, "nics": []}
+    return {**own, "warm": False, **more}
 
 
 DISKS = {

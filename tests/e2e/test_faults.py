@@ -7,7 +7,7 @@ import random
 import time
 
 import pytest
-from home import TINY, Home, kill
+from home import COLD, TINY, Home, kill
 
 RUNS_WHILE_MAKING = int(os.environ.get("MOAT_FAULT_RUNS", "150"))
 ROUNDS_WHILE_USING = 8
@@ -43,9 +43,9 @@ def strike(home: Home, rng: random.Random, client_pid: int) -> str:
 
 def test_kill_while_making(faulty: Home) -> None:
     rng = random.Random(SEED)
-    spec = faulty.spec(TINY)
+    specs = [faulty.spec(TINY), faulty.spec(COLD)]
     for run in range(RUNS_WHILE_MAKING):
-        client = faulty.start("up", spec)
+        client = faulty.start("up", specs[run % 2])
         time.sleep(instant(rng))
         victim = strike(faulty, rng, client.pid)
         if victim == "qemu" and rng.random() < 0.9:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from home import TINY, Home
+from home import COLD, Home
 
 from tools import in_guest, listed, needs_root, status_kb, until, wire
 
@@ -21,7 +21,7 @@ AGENT_PORT = "/dev/virtio-ports/org.qemu.guest_agent.0"
 
 
 def tiny(ram_mb: int) -> dict[str, Any]:
-    return {"vms": [{**TINY["vms"][0], "ram_mb": ram_mb}]}
+    return {"vms": [{**COLD["vms"][0], "ram_mb": ram_mb}]}
 
 
 def memory(home: Home) -> dict[str, int]:
@@ -145,7 +145,7 @@ def small(images: None) -> Iterator[SmallDisk]:
 def test_up_on_a_full_disk(small: SmallDisk) -> None:
     small.ok("ls")
     small.fill()
-    said = small.fails("up", small.spec(TINY))
+    said = small.fails("up", small.spec(COLD))
     assert "full" in said or "No space left" in said
     assert len(said.splitlines()) <= 2
     assert listed(small) == []
@@ -153,7 +153,7 @@ def test_up_on_a_full_disk(small: SmallDisk) -> None:
     small.assert_nothing_left(0.5)
     # The daemon is as good as before.
     client = wire(small)
-    wanted = client.request("up", {"spec": TINY})
+    wanted = client.request("up", {"spec": COLD})
     assert "starting" in next(client.answers(wanted))[0]["text"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from home import TINY, Home, kill
+from home import COLD, Home, kill
 
 from tools import STRANGER, daemons, listed, namespace, needs_root, until
 
@@ -117,7 +117,7 @@ def test_killed_daemon_leaves_nothing(user: StrangersHome) -> None:
 
 
 def test_killed_guard_takes_qemu_along(user: StrangersHome) -> None:
-    client = user.start("up", user.spec(TINY))
+    client = user.start("up", user.spec(COLD))
     until(user.qemu_pids, "QEMU runs")
     guards = [pid for pid, line in user.processes().items() if " guard " in line]
     assert len(guards) == 1

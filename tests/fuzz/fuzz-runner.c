@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runner/identity.h"
 #include "runner/line.h"
 #include "runner/prepare.h"
 #include "runner/users.h"
@@ -33,6 +34,16 @@ static void try_exec(const struct wire_msg *m, const struct frame *f)
 	free(job);
 }
 
+static void try_identity(const struct wire_msg *m, const struct frame *f)
+{
+	struct identity id;
+
+	if (identity_parse(m, f, &id) &&
+		(id.n_cards > WIRE_CARDS_MAX || id.n_random > WIRE_RANDOM_MAX ||
+			strlen(id.hostname) > 64 || strpbrk(id.hostname, "/ \n")))
+		abort();
+}
+
 /* Ends: every step takes bytes off, or there are too few. */
 static void try_line(const uint8_t *p, size_t len, bool synced)
 {
@@ -49,6 +60,8 @@ static void try_line(const uint8_t *p, size_t len, bool synced)
 			abort();
 		if (found == LINE_FRAME && m.type == WIRE_EXEC)
 			try_exec(&m, &f);
+		if (found == LINE_FRAME && m.type == WIRE_IDENTITY)
+			try_identity(&m, &f);
 	}
 	line_close(&l);
 }

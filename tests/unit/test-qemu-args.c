@@ -21,6 +21,7 @@ static const struct row {
 	const char *name, *vm; /* the VM as a spec has it */
 	const struct image *image;
 	bool kvm;
+	enum qemu_ram ram;
 } rows[] = {
 	{"tiny", "source: tiny", &tiny, false},
 	{"kvm", "source: tiny, ram_mb: 512, vcpus: 4", &tiny, true},
@@ -39,6 +40,8 @@ static const struct row {
 	{"vga-tablet", "source: tiny, vga: std, tablet: true", &tiny, false},
 	{"cloud-init", "source: imported, cloud_init: {user_data: '#cloud-config'}", &imported,
 		false},
+	{"template", "source: {built_in: debian12}", &debian, false, QEMU_RAM_SHARED},
+	{"copy", "source: {built_in: debian12}", &debian, false, QEMU_RAM_COPIED},
 	{"native-args", "source: tiny, native: {args: [-device, 'usb-ehci,id=e', '']}", &tiny,
 		false},
 };
@@ -62,6 +65,9 @@ static int args_of(const struct row *row, struct strv *ret, struct err *e)
 	plan.seed = plan.vm->cloud_init != NULL;
 	plan.uefi = plan.vm->uefi_boot ? "ovmf" : NULL;
 	plan.kernel = row->image->kernel;
+	plan.ram = row->ram;
+	plan.template = plan.paused = row->ram == QEMU_RAM_SHARED;
+	plan.layered = plan.incoming = row->ram == QEMU_RAM_COPIED;
 	return qemu_args(&plan, ret, e);
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "runner/identity.h"
 #include "runner/line.h"
 #include "runner/ring.h"
 #include "runner/users.h"
@@ -144,8 +145,68 @@ static void test_hello(void)
 	OK(line_find_hello(bytes, 0) == 0);
 }
 
+static bool parses(
+	uint32_t flags, uint32_t count, const char *body, size_t len, struct identity *ret)
+{
+	struct wire_msg m = {
+		.type = WIRE_IDENTITY, .flags = flags, .size = 1000000001, .count = count};
+	struct frame f = {.body = (const uint8_t *)body, .body_len = len};
+
+	return identity_parse(&m, &f, ret);
+}
+
+#define MACS                                                                                       \
+	"02:6d:6f:61:74:00\0"                                                                      \
+	"02:00:00:00:00:ff\0"
+#define ID "0123456789abcdef0123456789abcdef\0"
+
+static void test_identity(void)
+{
+	static const char good[] = "web-1\0" ID MACS "0123456789abcdef0123456789abcdef";
+	static const struct {
+		uint32_t flags, count;
+		const char *body;
+		size_t len;
+	} bad[] = {
+		{0, 0, "", 0},
+		{0, 0, "a", 1},
+		{0, 0, "a\0", 2},
+		{0, 0, "a b\0\0", 5},
+		{0, 0, "a/b\0\0", 5},
+		{WIRE_IDENTITY_HOSTNAME, 0, "\0\0", 2},
+		{WIRE_IDENTITY_MACHINE, 0, "a\0\0", 3},
+		{0, 0,
+			"a\0"
+			"0123\0",
+			7},
+		{0, 1, "a\0\0", 3},
+		{0, 1,
+			"a\0\0"
+			"02:6d:6f:61:74:00\0",
+			21},
+		{0, 1,
+			"a\0\0"
+			"02:6d:6f:61:74:0g\0"
+			"02:00:00:00:00:ff\0",
+			39},
+		{WIRE_IDENTITY_RANDOM, 0, "a\0\0short", 8},
+		{0, WIRE_CARDS_MAX + 1, "a\0\0", 3},
+	};
+	struct identity id;
+
+	OK(parses(WIRE_IDENTITY_ALL, 1, good, sizeof(good) - 1, &id));
+	OK(strcmp(id.hostname, "web-1") == 0 && strlen(id.machine_id) == MACHINE_ID_LEN);
+	OK(id.n_cards == 1 && id.cards[0].old[1] == 'm' && id.cards[0].mac[5] == 0xff);
+	OK(id.n_random == 32 && id.random[0] == '0' && id.now_ns == 1000000001);
+	OK(parses(0, 0, "\0\0", 2, &id) && id.n_random == 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		tap_ok(!parses(bad[i].flags, bad[i].count, bad[i].body, bad[i].len, &id),
+			"bad identity %zu is refused", i);
+}
+
 int main(void)
 {
+	test_identity();
 	test_passwd();
 	test_group();
 	test_paths();

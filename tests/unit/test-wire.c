@@ -27,6 +27,7 @@ static void round_trip(void)
 		{.type = WIRE_MKDIR, .id = 9, .mode = 0700},
 		{.type = WIRE_SYMLINK, .id = 10},
 		{.type = WIRE_PING, .id = 11},
+		{.type = WIRE_IDENTITY, .id = 12, .flags = 63, .size = 1ull << 60, .count = 32},
 		{.type = WIRE_HELLO_REPLY, .version = 1, .nonce = {9}, .code = 4242},
 		{.type = WIRE_EXIT,
 			.id = 12,

@@ -185,6 +185,7 @@ class VmConfig(SpecModel):
     vga: Literal["none", "std"] = "none"
     tablet: bool = False
     firewall: bool = False
+    warm: bool = True
     await_before_next_vm: bool = False
     depends_on: tuple[str, ...] = ()
     healthcheck: HealthCheck | None = None

@@ -1,0 +1,8 @@
+/* stale.h - removes the templates that are of no use any more. Any thread. */
+#pragma once
+
+#include "daemon/daemon.h"
+
+/* said (may be NULL) hears one line for each. */
+int templates_drop_stale(
+	struct daemon *d, void (*said)(void *arg, const char *text), void *arg, struct err *e);

@@ -1,0 +1,88 @@
+#include "driver/qemu-disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/template-file.h"
+#include "util/auto.h"
+#include "util/str.h"
+
+static int copy(const struct op *op, const char *from, const char *to, struct err *e)
+{
+	auto_fd int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
+	uint64_t sum;
+
+	if (in < 0)
+		return err_sys(e, errno, "%s", from);
+	if (unlink(to) < 0 && errno != ENOENT)
+		return err_sys(e, errno, "%s", to);
+	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out < 0)
+		return err_sys(e, errno, "%s", to);
+	if (ioctl(out, FICLONE, in) == 0)
+		return 0;
+	if (sparse_copy(op, in, out, NULL, &sum, e) < 0)
+		return err_wrap(e, "%s", to);
+	return 0;
+}
+
+static int copy_part(const struct qemu_vm *vm, const struct op *op, const char *suffix,
+	const char *from, const char *to, struct err *e)
+{
+	auto_free char *old = NULL, *new = NULL;
+
+	if (str_printf(&old, e, "%s/%s.%s", from, vm->spec->name, suffix) < 0 ||
+		str_printf(&new, e, "%s/%s.%s", to, vm->spec->name, suffix) < 0)
+		return -1;
+	return copy(op, old, new, e);
+}
+
+int qemu_disk_copy(const struct qemu_vm *vm, const struct op *op, const char *from, const char *to,
+	struct err *e)
+{
+	if (vm->image->disk && copy_part(vm, op, "qcow2", from, to, e) < 0)
+		return -1;
+	return vm->spec->uefi_boot ? copy_part(vm, op, "uefi-vars", from, to, e) : 0;
+}
+
+int qemu_disk_link_seed(const struct qemu_vm *from, const struct qemu_vm *to, struct err *e)
+{
+	auto_free char *old = NULL, *new = NULL;
+
+	if (str_printf(&old, e, "%s/%s.seed.iso", from->dir, from->spec->name) < 0 ||
+		str_printf(&new, e, "%s/%s.seed.iso", to->dir, to->spec->name) < 0)
+		return -1;
+	return link(old, new) < 0 ? err_sys(e, errno, "%s", new) : 0;
+}
+
+unsigned long long qemu_disk_bytes(const struct qemu_vm *vm)
+{
+	auto_free char *path = NULL;
+	struct err ignored;
+	struct stat st;
+
+	if (!vm->image->disk ||
+		str_printf(&path, &ignored, "%s/%s.qcow2", vm->dir, vm->spec->name) < 0 ||
+		stat(path, &st) < 0)
+		return 0;
+	return (unsigned long long)st.st_blocks * 512;
+}
+
+unsigned long long qemu_dir_bytes(const char *dir)
+{
+	auto_dir DIR *d = opendir(dir);
+	unsigned long long sum = 0;
+	struct dirent *ent;
+	struct stat st;
+
+	while (d && (ent = readdir(d)))
+		if (fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISREG(st.st_mode))
+			sum += (unsigned long long)st.st_blocks * 512;
+	return sum;
+}

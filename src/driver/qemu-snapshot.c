@@ -1,0 +1,371 @@
+/*
+ * Snapshots of whole boxes. DIR/snapshots/NAME has for each VM its state (memory and devices), a
+ * copy of its overlay and, if it has any, of its UEFI variables. It gets its name when it is whole.
+ * The VMs stand still while it is made and go on afterwards, whether it was made or not.
+ *
+ * Going back means new QEMUs: they load what was saved, standing still, and go on together. The
+ * box's directory, its images and templates stay what they are, so nothing else has to be saved.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "driver/qemu-box.h"
+#include "driver/qemu-disk.h"
+#include "guest/wire.h"
+#include "util/auto.h"
+#include "util/io.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/str.h"
+
+enum { NAME_LEN_MAX = 64, META_MAX = 64 * 1024 };
+
+static int check_name(const char *name, struct err *e)
+{
+	size_t n = strlen(name);
+	bool good =
+		n > 0 && n <= NAME_LEN_MAX && (isalnum((unsigned char)name[0]) || name[0] == '_');
+
+	for (size_t i = 0; good && i < n; i++)
+		good = isalnum((unsigned char)name[i]) || strchr("._-", name[i]);
+	if (!good)
+		return err_set(e, ERR_INVALID,
+			"a snapshot's name has 1 to %d letters, digits and . _ -, not . or - first",
+			NAME_LEN_MAX);
+	return 0;
+}
+
+static int path_of(const struct qemu_box *b, const char *name, char **ret, struct err *e)
+{
+	return str_printf(ret, e, "%s/snapshots/%s", b->dir, name);
+}
+
+/* The directory of a snapshot that is there. */
+static int find(const struct qemu_box *b, const char *name, char **ret, struct err *e)
+{
+	auto_free char *dir = NULL;
+
+	if (path_of(b, name, &dir, e) < 0)
+		return -1;
+	if (!path_exists(dir))
+		return err_set(e, ERR_NOT_FOUND, "sandbox %s has no snapshot %.64s", b->id, name);
+	*ret = take_ptr(&dir);
+	return 0;
+}
+
+/* ---- making ---- */
+
+/* Better said before than by a VM that finds the disk full. */
+static int check_room(const struct qemu_box *b, struct err *e)
+{
+	unsigned long long need = 0, room;
+	struct statvfs fs;
+
+	if (statvfs(b->dir, &fs) < 0)
+		return err_sys(e, errno, "%s", b->dir);
+	room = (unsigned long long)fs.f_bavail * fs.f_frsize;
+	for (size_t i = 0; i < b->n_vms; i++)
+		need += ((unsigned long long)b->vms[i].spec->ram_mb << 20) +
+			qemu_disk_bytes(&b->vms[i]);
+	if (need > room)
+		return err_set(e, ERR_LIMIT,
+			"not enough disk for a snapshot: it may take %llu MB, %llu MB are free",
+			need >> 20, room >> 20);
+	return 0;
+}
+
+static int check_alive(struct qemu_box *b, struct err *e)
+{
+	for (size_t i = 0; i < b->n_vms; i++) {
+		auto_unlock pthread_mutex_t *held = lock_take(&b->vms[i].mu);
+
+		if (b->vms[i].state == BOX_VM_DEAD) {
+			*e = b->vms[i].death;
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int stop_all(struct qemu_box *b, const struct op *op, struct err *e)
+{
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (qmp_call(b->vms[i].qmp, op, "stop", NULL, -1, NULL, e) < 0)
+			return qemu_vm_explain(&b->vms[i], e);
+	return 0;
+}
+
+/* Whatever has happened: they were running, and run again. */
+static void continue_all(struct qemu_box *b)
+{
+	struct op op = op_for_cleanup(QEMU_CLEANUP_SECONDS);
+	struct err e;
+
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (qemu_vm_continue(&b->vms[i], &op, &e) < 0)
+			log_err(&op, LOG_ERROR, &e, "%s/%s does not go on", b->id,
+				b->vms[i].spec->name);
+}
+
+static int save_vm(struct qemu_vm *vm, const struct op *op, const char *dir, struct err *e)
+{
+	auto_free char *state = NULL;
+
+	op_progress(op, 0, 0, "saving %s", vm->spec->name);
+	if (str_printf(&state, e, "%s/%s.state", dir, vm->spec->name) < 0)
+		return -1;
+	return qemu_state_save(vm, op, state, true, e) < 0
+		       ? -1
+		       : qemu_disk_copy(vm, op, vm->dir, dir, e);
+}
+
+static int write_meta(const char *dir, struct err *e)
+{
+	auto_json json_t *meta = NULL;
+	auto_free char *path = NULL, *text = NULL;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (json_make(&meta, e, "{s:I}", "created_us",
+		    (json_int_t)now.tv_sec * 1000000 + now.tv_nsec / 1000) < 0 ||
+		json_to_str(meta, &text, e) < 0 || str_printf(&path, e, "%s/meta.json", dir) < 0)
+		return -1;
+	return file_write_atomic(path, text, strlen(text), 0600, e);
+}
+
+static int save_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
+{
+	int rc = stop_all(b, op, e);
+
+	for (size_t i = 0; rc == 0 && i < b->n_vms; i++)
+		rc = save_vm(&b->vms[i], op, dir, e);
+	continue_all(b);
+	return rc < 0 ? -1 : write_meta(dir, e);
+}
+
+/* An existing one of that name is replaced when the new one is whole. */
+static int put_in_place(const char *draft, const char *dir, struct err *e)
+{
+	if (dir_remove(dir, e) < 0)
+		return -1;
+	return rename(draft, dir) < 0 ? err_sys(e, errno, "%s", dir) : 0;
+}
+
+static int make_snapshot(struct qemu_box *b, const struct op *op, const char *name, struct err *e)
+{
+	auto_free char *dir = NULL, *draft = NULL;
+	struct err undo;
+
+	if (check_alive(b, e) < 0 || check_room(b, e) < 0 || path_of(b, name, &dir, e) < 0 ||
+		path_of(b, ".new", &draft, e) < 0 || dir_remove(draft, e) < 0 ||
+		dir_make(draft, 0700, e) < 0)
+		return -1;
+	if (save_all(b, op, draft, e) == 0 && put_in_place(draft, dir, e) == 0)
+		return 0;
+	if (dir_remove(draft, &undo) < 0)
+		log_err(op, LOG_WARN, &undo, "%s: half a snapshot stays until the sandbox goes",
+			b->id);
+	return -1;
+}
+
+int qemu_snapshot(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	struct qemu_box *b = (struct qemu_box *)box;
+	auto_turn struct turn *held = NULL;
+
+	/* Names with a dot in front are ours. */
+	if ((name[0] != '.' && check_name(name, e) < 0) || turn_take(&b->saving, op, e) < 0)
+		return -1;
+	held = &b->saving;
+	return make_snapshot(b, op, name, e);
+}
+
+/* ---- going back ---- */
+
+static int load_vm(struct qemu_vm *vm, const struct op *op, const char *dir, struct err *e)
+{
+	auto_free char *state = NULL;
+	int rc;
+
+	if (str_printf(&state, e, "%s/%s.state", dir, vm->spec->name) < 0)
+		return -1;
+	vm->load = state;
+	vm->copied = false; /* all of its memory is in the state */
+	vm->paused = true;
+	vm->runner_waits = vm->spec->is_sandbox && !spec_os_is_windows(vm->spec->os_type);
+	rc = qemu_vm_start(vm, op, e);
+	vm->load = NULL;
+	return rc;
+}
+
+/* A clock that stood still, and randomness that others have seen, or will. */
+static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct guest_identity id = {.flags = WIRE_IDENTITY_CLOCK | WIRE_IDENTITY_RANDOM};
+	struct op boot = op_within(op, vm->env->boot_timeout);
+	struct guest *g;
+	int rc = 0;
+
+	if (!vm->spec->is_sandbox)
+		return 0;
+	if (qemu_guest_take(vm, &boot, &g, e) < 0)
+		return -1;
+	if (strcmp(guest_way(g), "runner") == 0)
+		rc = guest_identify(g, &boot, &id, e);
+	qemu_guest_give(vm, g);
+	return rc;
+}
+
+static int load_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
+{
+	for (size_t i = 0; i < b->n_vms; i++) {
+		op_progress(op, i, b->n_vms, "loading %s", b->vms[i].spec->name);
+		if (load_vm(&b->vms[i], op, dir, e) < 0)
+			return err_wrap(e, "VM %s", b->vms[i].spec->name);
+	}
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (qemu_vm_continue(&b->vms[i], op, e) < 0)
+			return -1;
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (refresh(&b->vms[i], op, e) < 0)
+			return err_wrap(e, "VM %s", b->vms[i].spec->name);
+	return 0;
+}
+
+/* What was there is gone and what was to come did not: the VMs are dead, and say why. */
+static void fail_all(struct qemu_box *b, const struct err *why)
+{
+	for (size_t i = 0; i < b->n_vms; i++) {
+		qemu_vm_end(&b->vms[i], why->msg);
+		qemu_vm_bury(&b->vms[i], why);
+	}
+}
+
+static int go_back(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
+{
+	for (size_t i = 0; i < b->n_vms; i++)
+		qemu_vm_end(&b->vms[i], "the sandbox goes back to a snapshot");
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (qemu_disk_copy(&b->vms[i], op, dir, b->dir, e) < 0)
+			return -1;
+	return load_all(b, op, dir, e);
+}
+
+int qemu_restore(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	struct qemu_box *b = (struct qemu_box *)box;
+	auto_turn struct turn *held = NULL;
+	auto_free char *dir = NULL;
+	struct err why;
+
+	if (check_name(name, e) < 0 || turn_take(&b->saving, op, e) < 0)
+		return -1;
+	held = &b->saving;
+	if (find(b, name, &dir, e) < 0)
+		return -1;
+	if (go_back(b, op, dir, e) == 0)
+		return 0;
+	err_set(&why, ERR_UNAVAILABLE, "going back to snapshot %s failed: %.700s", name, e->msg);
+	fail_all(b, &why);
+	return -1;
+}
+
+/* ---- copies of a box ---- */
+
+/* The same machines once more: addresses, template and all. */
+static int adopt(const struct qemu_vm *from, struct qemu_vm *vm, struct err *e)
+{
+	vm->mac_base = from->mac_base;
+	if (from->template)
+		vm->template = templates_again(vm->env->templates, from->template);
+	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s", from->cold_reason);
+	return from->spec->cloud_init ? qemu_disk_link_seed(from, vm, e) : 0;
+}
+
+static int fill_from(struct qemu_box *from, struct qemu_box *b, const struct op *op,
+	const char *dir, struct err *e)
+{
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (adopt(&from->vms[i], &b->vms[i], e) < 0 ||
+			qemu_disk_copy(&b->vms[i], op, dir, b->dir, e) < 0)
+			return -1;
+	return load_all(b, op, dir, e);
+}
+
+int qemu_create_from(struct box *box, const struct op *op, const char *name,
+	const struct box_request *req, struct box **ret, struct err *e)
+{
+	struct qemu_box *from = (struct qemu_box *)box, *b;
+	struct op cleanup = op_for_cleanup(QEMU_CLEANUP_SECONDS);
+	auto_free char *dir = NULL;
+	struct err undo;
+
+	if (find(from, name, &dir, e) < 0 || qemu_box_new(from->d, op, req, from, &b, e) < 0)
+		return -1;
+	if (fill_from(from, b, op, dir, e) < 0) {
+		if (qemu_box_remove(b, &cleanup, &undo) < 0)
+			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", req->id);
+		return -1;
+	}
+	*ret = &b->base;
+	return 0;
+}
+
+/* ---- listing and removing ---- */
+
+static int describe(const struct qemu_box *b, const char *name, json_t *list, struct err *e)
+{
+	auto_free char *dir = NULL, *path = NULL, *text = NULL;
+	auto_json json_t *meta = NULL;
+	size_t len;
+
+	if (path_of(b, name, &dir, e) < 0 || str_printf(&path, e, "%s/meta.json", dir) < 0 ||
+		file_read(path, META_MAX, &text, &len, e) < 0 ||
+		json_parse_object((struct bytes){(uint8_t *)text, len}, &meta, e) < 0)
+		return -1;
+	json_object_set_new(meta, "name", json_string(name));
+	json_object_set_new(meta, "size", json_integer((json_int_t)qemu_dir_bytes(dir)));
+	return json_array_append(list, meta) < 0 ? err_oom(e) : 0;
+}
+
+int qemu_snapshots(struct box *box, const struct op *op, json_t **ret, struct err *e)
+{
+	struct qemu_box *b = (struct qemu_box *)box;
+	auto_turn struct turn *held = NULL;
+	auto_json json_t *list = json_array();
+	auto_free char *dir = NULL;
+	auto_dir DIR *d = NULL;
+	struct dirent *ent;
+
+	if (turn_take(&b->saving, op, e) < 0)
+		return -1;
+	held = &b->saving;
+	if (str_printf(&dir, e, "%s/snapshots", b->dir) < 0)
+		return -1;
+	d = opendir(dir); /* there is none before the first snapshot */
+	while (d && (ent = readdir(d)))
+		if (ent->d_name[0] != '.' && describe(b, ent->d_name, list, e) < 0)
+			return -1;
+	*ret = json_incref(list);
+	return 0;
+}
+
+int qemu_snapshot_rm(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	struct qemu_box *b = (struct qemu_box *)box;
+	auto_turn struct turn *held = NULL;
+	auto_free char *dir = NULL;
+
+	if ((name[0] != '.' && check_name(name, e) < 0) || turn_take(&b->saving, op, e) < 0)
+		return -1;
+	held = &b->saving;
+	return find(b, name, &dir, e) < 0 ? -1 : dir_remove(dir, e);
+}

@@ -1,0 +1,136 @@
+/*
+ * Saving a VM's state and starting from one. QEMU calls it migration; the other end is a file. What
+ * goes through the monitor is an open file, not a name: QEMU may open nothing of ours.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "driver/qemu-vm.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/str.h"
+
+#define SAVE_POLL 0.005 /* seconds; QEMU has no fd to wait on that would say "saved" */
+#define NO_LIMIT  ((json_int_t)1 << 50)
+
+static int call(struct qemu_vm *vm, const struct op *op, const char *command, json_t *args,
+	json_t **ret, struct err *e)
+{
+	if (qmp_call(vm->qmp, op, command, args, -1, ret, e) < 0)
+		return qemu_vm_explain(vm, e);
+	return 0;
+}
+
+/* Whether memory that is a shared file is left out. */
+static int set_ignore_shared(struct qemu_vm *vm, const struct op *op, bool ignore, struct err *e)
+{
+	return call(vm, op, "migrate-set-capabilities",
+		json_pack("{s:[{s:s, s:b}]}", "capabilities", "capability", "x-ignore-shared",
+			"state", ignore),
+		NULL, e);
+}
+
+static int pass_file(struct qemu_vm *vm, const struct op *op, int fd, struct err *e)
+{
+	if (qmp_call(vm->qmp, op, "getfd", json_pack("{s:s}", "fdname", "state"), fd, NULL, e) < 0)
+		return qemu_vm_explain(vm, e);
+	return 0;
+}
+
+/* 1: saved, 0: not yet. */
+static int look(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	auto_json json_t *answer = NULL;
+	const char *status, *why;
+	char words[300];
+
+	if (call(vm, op, "query-migrate", NULL, &answer, e) < 0)
+		return -1;
+	status = json_string_value(json_object_get(answer, "status"));
+	if (status && strcmp(status, "completed") == 0)
+		return 1;
+	if (!status || (strcmp(status, "failed") != 0 && strcmp(status, "cancelled") != 0))
+		return 0;
+	why = json_string_value(json_object_get(answer, "error-desc"));
+	if (!why)
+		why = "is the disk full?";
+	str_escape(why, strlen(why), words, sizeof(words));
+	return err_set(
+		e, ERR_BACKEND, "the state of VM %s cannot be saved: %s", vm->spec->name, words);
+}
+
+static int await_saved(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	for (;;) {
+		int saved = look(vm, op, e);
+
+		if (saved)
+			return saved < 0 ? -1 : 0;
+		if (op_pause(op, SAVE_POLL, e) < 0)
+			return -1;
+	}
+}
+
+int qemu_state_save(
+	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e)
+{
+	auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	struct op cleanup = op_for_cleanup(10);
+	struct err ignored;
+
+	if (fd < 0)
+		return err_sys(e, errno, "%s", path);
+	if (set_ignore_shared(vm, op, !own_memory, e) < 0 ||
+		call(vm, op, "migrate-set-parameters",
+			json_pack("{s:I}", "max-bandwidth", NO_LIMIT), NULL, e) < 0 ||
+		pass_file(vm, op, fd, e) < 0 ||
+		call(vm, op, "migrate", json_pack("{s:s}", "uri", "fd:state"), NULL, e) < 0)
+		return -1;
+	if (await_saved(vm, op, e) == 0)
+		return 0;
+	/* So that it can go on, and be saved another time. */
+	qmp_call(vm->qmp, &cleanup, "migrate_cancel", NULL, -1, NULL, &ignored);
+	return -1;
+}
+
+int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	auto_fd int fd = open(vm->load, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "%s", vm->load);
+	if (set_ignore_shared(vm, op, vm->copied, e) < 0 || pass_file(vm, op, fd, e) < 0)
+		return -1;
+	return call(vm, op, "migrate-incoming", json_pack("{s:s}", "uri", "fd:state"), NULL, e);
+}
+
+int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	for (;;) {
+		auto_json json_t *answer = NULL;
+		const char *status;
+
+		if (call(vm, op, "query-status", NULL, &answer, e) < 0)
+			return -1;
+		status = json_string_value(json_object_get(answer, "status"));
+		if (!status || strcmp(status, "inmigrate") != 0)
+			return 0;
+		if (op_pause(op, SAVE_POLL, e) < 0)
+			return -1;
+	}
+}
+
+int qemu_links_set(struct qemu_vm *vm, const struct op *op, bool up, struct err *e)
+{
+	for (size_t i = 0; i < vm->spec->n_nics; i++) {
+		char name[24];
+
+		snprintf(name, sizeof(name), "net%zu", i);
+		if (call(vm, op, "set_link", json_pack("{s:s, s:b}", "name", name, "up", up), NULL,
+			    e) < 0)
+			return -1;
+	}
+	return 0;
+}

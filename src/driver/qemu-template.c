@@ -1,0 +1,342 @@
+/*
+ * From which template a VM starts, and the making of templates. The maker is an ordinary VM with
+ * its memory in a file, booted once for all of its kind; its QEMU and its files belong to the
+ * sandbox that wanted it first, so that a crash leaves nothing that is not known already.
+ */
+#include <cpuid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "driver/qemu-args.h"
+#include "driver/qemu-check.h"
+#include "driver/qemu-net.h"
+#include "driver/qemu-vm.h"
+#include "guest/wire.h"
+#include "store/templates.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/log.h"
+#include "util/str.h"
+
+#define SETTLE_SECONDS 300.0
+
+/*
+ * Ends when the system has come up and has had nothing to do for a while. systemd says itself when
+ * it is done; modules, DHCP clients and the like are not its business everywhere.
+ */
+static const char settle_script[] =
+	"if [ -d /run/systemd/system ]; then\n"
+	"  timeout 180 systemctl is-system-running --wait >/dev/null 2>&1\n"
+	"fi\n"
+	"look() { read -r _ u n s i _ </proc/stat; busy=$((u + n + s)) idle=$i; }\n"
+	"round=0 calm=0\n"
+	"while [ $round -lt 90 ] && [ $calm -lt 3 ]; do\n"
+	"  look; b=$busy i=$idle\n"
+	"  sleep 0.5 2>/dev/null || sleep 1\n"
+	"  look; round=$((round + 1))\n"
+	"  if [ $(((busy - b) * 4)) -lt $((idle - i)) ]; then calm=$((calm + 1)); else calm=0; fi\n"
+	"done\n"
+	"sync\n";
+
+/* NULL: nothing is in the way. */
+static const char *obstacle(const struct qemu_vm *vm)
+{
+	if (!vm->spec->warm)
+		return "the spec says warm: false";
+	if (!vm->spec->is_sandbox)
+		return "nobody can look into a VM with is_sandbox: false";
+	if (spec_os_is_windows(vm->spec->os_type))
+		return "a copied Windows keeps the identity of the first";
+	if (vm->spec->cloud_init)
+		return "cloud_init acts at the first boot";
+	if (vm->spec->uefi_boot)
+		return "UEFI variables are not in templates";
+	if (json_array_size(json_object_get(vm->spec->native, "args")))
+		return "native.args may be anything";
+	if (!vm->env->runner_path)
+		return "moat-guest is not installed";
+	if (!vm->env->templates)
+		return "there is no place for templates";
+	return NULL;
+}
+
+static void add_text(struct sha256 *s, const char *text)
+{
+	sha256_add(s, text ? text : "", strlen(text ? text : "") + 1);
+}
+
+/* A program file as it is now: another one after an upgrade. */
+static void add_program(struct sha256 *s, const char *name)
+{
+	auto_free char *dirs = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin");
+	char path[4096], *rest = dirs;
+	struct stat st = {0};
+
+	for (char *dir; dirs && !strchr(name, '/') && (dir = strsep(&rest, ":"));) {
+		snprintf(path, sizeof(path), "%s/%s", dir, name);
+		if (stat(path, &st) == 0)
+			break;
+	}
+	if (strchr(name, '/'))
+		stat(name, &st);
+	sha256_add(s, &st.st_size, sizeof(st.st_size));
+	sha256_add(s, &st.st_mtim, sizeof(st.st_mtim));
+}
+
+/* The CPU, with the frequency of its clock: a guest has measured that. */
+static void add_cpu(struct sha256 *s)
+{
+	static const unsigned leaves[] = {1, 0x15, 0x16, 0x80000002, 0x80000003, 0x80000004};
+
+	for (unsigned i = 0; i < ARRAY_LEN(leaves); i++) {
+		unsigned r[4] = {0};
+
+		if (!__get_cpuid(leaves[i], &r[0], &r[1], &r[2], &r[3]))
+			continue;
+		if (leaves[i] == 1)
+			r[1] = r[2] = r[3] = 0; /* they name the core that we are on, too */
+		sha256_add(s, r, sizeof(r));
+	}
+}
+
+/* QEMU's arguments say nearly everything about the VM: those without what differs by sandbox. */
+static int add_args(struct sha256 *s, const struct qemu_vm *vm, struct err *e)
+{
+	struct vm_spec anonymous = *vm->spec;
+	char no_name[] = "vm";
+	struct qemu_plan plan = {.qemu = vm->env->qemu,
+		.sandbox = "template",
+		.vm = &anonymous,
+		.image = vm->image,
+		.kvm = vm->kvm,
+		.kernel = vm->image->kernel,
+		.net = vm->net ? net_plan(vm->net) : NULL,
+		.index = vm->index,
+		.ram = QEMU_RAM_SHARED,
+		.template = true};
+	auto_strv struct strv args = {0};
+
+	anonymous.name = no_name;
+	if (qemu_args(&plan, &args, e) < 0)
+		return -1;
+	for (size_t i = 0; i < args.n; i++)
+		add_text(s, args.v[i]);
+	return 0;
+}
+
+static int make_key(
+	const struct qemu_vm *vm, const struct op *op, char ret[SHA256_HEX + 1], struct err *e)
+{
+	auto_fd int runner = open(vm->env->runner_path, O_RDONLY | O_CLOEXEC);
+	char digest[SHA256_HEX + 1];
+	struct sha256 s;
+
+	if (runner < 0)
+		return err_sys(e, errno, "%s", vm->env->runner_path);
+	if (sha256_file(op, runner, NULL, digest, e) < 0)
+		return -1;
+	sha256_start(&s);
+	add_text(&s, "template 1");
+	add_text(&s, vm->image->digest);
+	add_text(&s, digest);
+	sha256_add(&s, &vm->spec->disk_gb, sizeof(vm->spec->disk_gb));
+	add_program(&s, vm->env->qemu);
+	add_cpu(&s);
+	if (add_args(&s, vm, e) < 0)
+		return -1;
+	sha256_end(&s, ret);
+	return 0;
+}
+
+/* ---- making ---- */
+
+static int settle(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	const char *argv[] = {"/bin/sh", "-c", settle_script, NULL};
+	struct guest_exec req = {.argv = argv, .timeout = SETTLE_SECONDS, .capture_max = 1024};
+	struct guest_io io = {0};
+	struct guest_exit end = {0};
+	struct guest *g;
+	int rc;
+
+	if (qemu_guest_take(vm, op, &g, e) < 0)
+		return -1;
+	if (strcmp(guest_way(g), "runner") != 0)
+		rc = err_set(e, ERR_UNSUPPORTED, "the runner cannot run in it");
+	else
+		rc = guest_exec(g, op, &req, &io, &end, e);
+	qemu_guest_give(vm, g);
+	if (rc == 0 && (end.stage != GUEST_RAN || end.timed_out))
+		rc = err_set(e, ERR_BACKEND, "it does not settle");
+	return rc;
+}
+
+/* With its disk under the name that templates have for it, and without logs. */
+static int tidy(const struct qemu_vm *vm, struct err *e)
+{
+	static const char *const logs[] = {
+		"console.log", "console.log.1", "qemu.log", "qemu.log.1"};
+	auto_free char *overlay = NULL, *disk = NULL;
+
+	if (str_printf(&overlay, e, "%s/%s.qcow2", vm->dir, vm->spec->name) < 0 ||
+		str_printf(&disk, e, "%s/disk.qcow2", vm->dir) < 0)
+		return -1;
+	if (vm->image->disk && rename(overlay, disk) < 0)
+		return err_sys(e, errno, "%s", overlay);
+	for (unsigned i = 0; i < ARRAY_LEN(logs); i++) {
+		auto_free char *path = NULL;
+
+		if (str_printf(&path, e, "%s/%s.%s", vm->dir, vm->spec->name, logs[i]) < 0)
+			return -1;
+		unlink(path);
+	}
+	return 0;
+}
+
+/* Boots it with its cards unplugged, and saves it when it has settled. */
+static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op boot = op_within(op, vm->env->boot_timeout);
+	auto_free char *state = NULL;
+
+	if (str_printf(&state, e, "%s/state", vm->dir) < 0 || qemu_vm_prepare(vm, op, e) < 0 ||
+		qemu_vm_start(vm, op, e) < 0 || qemu_links_set(vm, op, false, e) < 0 ||
+		qemu_vm_continue(vm, op, e) < 0)
+		return -1;
+	op_progress(
+		op, 0, 0, "making a template of %s: booting", qemu_source_name(&vm->spec->source));
+	if (settle(vm, &boot, e) < 0)
+		return -1;
+	op_progress(
+		op, 0, 0, "making a template of %s: saving", qemu_source_name(&vm->spec->source));
+	qemu_guest_lost(vm, "it becomes a template");
+	if (qmp_call(vm->qmp, op, "stop", NULL, -1, NULL, e) < 0)
+		return qemu_vm_explain(vm, e);
+	return qemu_state_save(vm, op, state, false, e);
+}
+
+static json_t *describe(const struct qemu_vm *vm)
+{
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:s, s:I}", "name",
+		qemu_source_name(&vm->spec->source), "image", vm->image->digest, "ram_mb",
+		(int)vm->spec->ram_mb, "vcpus", (int)vm->spec->vcpus, "nics", (int)vm->spec->n_nics,
+		"accelerator", vm->kvm ? "kvm" : "tcg", "created", (json_int_t)time(NULL));
+}
+
+static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct err *e)
+{
+	struct templates *ts = vm->env->templates;
+	__attribute__((cleanup(templates_discard))) struct template_draft draft = {0};
+	struct net *net = NULL;
+	auto_json json_t *about = describe(vm);
+	struct qemu_vm maker;
+	int rc;
+
+	if (!about)
+		return err_oom(e);
+	if (templates_draft(ts, (uint64_t)vm->spec->ram_mb << 20, &draft, e) < 0)
+		return -1;
+	rc = qemu_vm_init(&maker,
+		&(struct qemu_vm_where){.env = vm->env,
+			.sandbox = vm->sandbox,
+			.dir = draft.dir,
+			.spec = vm->spec,
+			.index = vm->index,
+			.kvm = vm->kvm},
+		e);
+	/* Not the sandbox's own network, but one that is made like it; its cards are unplugged. */
+	if (rc == 0 && vm->net)
+		rc = qemu_net_open(
+			vm->env, op, vm->sandbox, vm->sandbox_spec, vm->mac_base, &net, e);
+	maker.net = net;
+	maker.image = vm->image;
+	maker.user = vm->user;
+	maker.template_ram = draft.ram_fd;
+	maker.paused = true;
+	if (rc == 0)
+		rc = run_maker(&maker, op, e);
+	qemu_vm_end(&maker, "it is a template now");
+	if (rc == 0)
+		rc = tidy(&maker, e);
+	maker.image = NULL; /* it was borrowed */
+	qemu_vm_free(&maker);
+	net_close(net);
+	return rc < 0 ? -1 : templates_publish(ts, op, &draft, key, about, e);
+}
+
+/* There, or made by us, or by somebody for whom we waited. */
+static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct err *e)
+{
+	struct templates *ts = vm->env->templates;
+	auto_fd int claim = -1;
+	int got = templates_take(ts, op, key, &vm->template, e);
+
+	if (got)
+		return got < 0 ? -1 : 0;
+	if (templates_claim(ts, op, key, &claim, e) < 0)
+		return -1;
+	got = templates_take(ts, op, key, &vm->template, e);
+	if (got)
+		return got < 0 ? -1 : 0;
+	if (templates_failed(ts, key, e))
+		return -1;
+	if (make(vm, op, key, e) < 0) {
+		if (op_check(op, &(struct err){0}) == 0)
+			templates_note_failure(ts, key, e);
+		return -1;
+	}
+	got = templates_take(ts, op, key, &vm->template, e);
+	return got > 0 ? 0 : got < 0 ? -1 : err_set(e, ERR_BACKEND, "the new template is gone");
+}
+
+int qemu_template_choose(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	const char *why = obstacle(vm);
+	char key[SHA256_HEX + 1];
+	struct err trouble;
+
+	if (why) {
+		snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s", why);
+		return 0;
+	}
+	if (make_key(vm, op, key, e) == 0 && get(vm, op, key, e) == 0) {
+		vm->load = vm->template->state;
+		vm->copied = vm->runner_waits = true;
+		return 0;
+	}
+	if (op_check(op, &trouble) < 0) {
+		*e = trouble;
+		return -1;
+	}
+	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%.150s", e->msg);
+	log_err(op, LOG_WARN, e, "%s/%s starts cold: no template", vm->sandbox, vm->spec->name);
+	return 0;
+}
+
+int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *why, struct err *e)
+{
+	auto_free char *overlay = NULL;
+	char key[SHA256_HEX + 1];
+	struct err ignored;
+
+	log_err(op, LOG_WARN, why, "%s/%s starts cold: its template does not work", vm->sandbox,
+		vm->spec->name);
+	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "the template does not work: %.120s",
+		why->msg);
+	qemu_vm_end(vm, why->msg);
+	memcpy(key, vm->template->key, sizeof(key));
+	templates_give(vm->env->templates, take_ptr(&vm->template));
+	if (templates_remove(vm->env->templates, key, &(uint64_t){0}, &ignored) < 0)
+		log_err(op, LOG_WARN, &ignored, "the template stays");
+	vm->load = NULL;
+	vm->copied = vm->runner_waits = false;
+	if (str_printf(&overlay, e, "%s/%s.qcow2", vm->dir, vm->spec->name) < 0)
+		return -1;
+	unlink(overlay);
+	return qemu_vm_prepare(vm, op, e) < 0 ? -1 : qemu_vm_start(vm, op, e);
+}

@@ -1,0 +1,67 @@
+/* The IDENTITY message: clock, randomness and names for a VM that was copied. */
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "guest/channel.h"
+#include "guest/line-ops.h"
+
+enum { RANDOM_BYTES = 256 }; /* getrandom gives that many at one stroke */
+
+static int add_text(struct buf *b, const char *s, struct err *e)
+{
+	return buf_add_str(b, s ? s : "", e) < 0 ? -1 : buf_add(b, "", 1, e);
+}
+
+static int make_body(const struct guest_identity *id, struct buf *ret, struct err *e)
+{
+	uint8_t random[RANDOM_BYTES];
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return err_sys(e, errno, "getrandom");
+	if (add_text(ret, id->hostname, e) < 0 || add_text(ret, id->machine_id, e) < 0)
+		return -1;
+	for (size_t i = 0; i < id->n_cards; i++)
+		if (add_text(ret, id->cards[i].old, e) < 0 ||
+			add_text(ret, id->cards[i].mac, e) < 0)
+			return -1;
+	return buf_add(ret, random, sizeof(random), e);
+}
+
+static int await_end(const struct op *op, struct channel *c, struct channel_end *ret, struct err *e)
+{
+	for (;;) {
+		auto_channel_news struct channel_news news = {0};
+
+		if (channel_take(c, &news, e) < 0)
+			return -1;
+		if (news.ended) {
+			*ret = news.end;
+			return 0;
+		}
+		if (op_wait_fd(op, channel_fd(c), POLLIN, e) < 0)
+			return -1;
+	}
+}
+
+int line_identify(
+	struct guest *g, const struct op *op, const struct guest_identity *id, struct err *e)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE};
+	struct wire_msg msg = {
+		.type = WIRE_IDENTITY, .flags = id->flags, .count = (uint32_t)id->n_cards};
+	auto_channel struct channel *c = NULL;
+	auto_buf struct buf body = {0};
+	struct channel_end end;
+	struct timespec now;
+
+	if (make_body(id, &body, e) < 0 || channel_open(g, &rules, &c, e) < 0)
+		return -1;
+	clock_gettime(CLOCK_REALTIME, &now);
+	msg.size = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	if (channel_send(op, c, msg, buf_bytes(&body), e) < 0 || await_end(op, c, &end, e) < 0)
+		return err_wrap(e, "the VM's identity");
+	if (end.msg.code)
+		return guest_fail(e, end.msg.code, "the VM's identity", end.text);
+	return 0;
+}

@@ -1,0 +1,312 @@
+/*
+ * identity.c - each step sets one thing and looks whether it is so. The first that fails is the
+ * answer: a VM that is not itself must not be handed over.
+ */
+
+#include "runner/identity.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runner/files.h"
+#include "util/auto.h"
+
+#define NETS "/sys/class/net"
+
+/* As in linux/random.h, which the static build does not see. */
+struct pool_info {
+	int entropy_count, buf_size;
+	uint8_t buf[WIRE_RANDOM_MAX];
+};
+#define ADD_ENTROPY _IOW('R', 0x03, int[2])
+#define RESEED      _IO('R', 0x07)
+
+enum { TEXT_MAX = 64 * 1024, CLOCK_SLACK_S = 60 };
+
+static int set_clock(uint64_t ns)
+{
+	struct timespec want = {
+		.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+	struct timespec is;
+
+	if (clock_settime(CLOCK_REALTIME, &want) < 0 || clock_gettime(CLOCK_REALTIME, &is) < 0)
+		return errno;
+	return is.tv_sec < want.tv_sec || is.tv_sec > want.tv_sec + CLOCK_SLACK_S ? EIO : 0;
+}
+
+/* The pool of a copy is its siblings' pool: mix in what only this one has, and use it at once. */
+static int add_randomness(const uint8_t *p, size_t n)
+{
+	auto_fd int fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
+	struct pool_info info = {.entropy_count = (int)n * 8, .buf_size = (int)n};
+
+	if (fd < 0)
+		return errno;
+	memcpy(info.buf, p, n);
+	if (ioctl(fd, ADD_ENTROPY, &info) < 0)
+		return errno;
+	/* Kernels before 4.14 have no such request, and reseed within seconds. */
+	if (ioctl(fd, RESEED) < 0 && errno != EINVAL && errno != ENOTTY)
+		return errno;
+	return 0;
+}
+
+/* A file that was there, with new content, by its own inode: links and owners stay. */
+static int overwrite(const char *path, const char *text)
+{
+	auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	size_t len = strlen(text);
+	struct stat st;
+
+	if (fd < 0)
+		return errno == ENOENT || errno == ELOOP ? 0 : errno;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	if (write(fd, text, len) != (ssize_t)len || ftruncate(fd, (off_t)len) < 0)
+		return errno ? errno : EIO;
+	return 0;
+}
+
+static char *read_text(const char *path)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *text = malloc(TEXT_MAX + 1);
+	ssize_t n = fd < 0 || !text ? -1 : read(fd, text, TEXT_MAX);
+
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = 0;
+	return text;
+}
+
+/* The line of /etc/hosts by which a Debian system finds its own name. */
+static int rename_in_hosts(const char *name)
+{
+	auto_free char *old = read_text("/etc/hosts"), *text = NULL;
+	char *at, *end;
+
+	if (!old || !(at = strstr(old, "127.0.1.1")) || (at > old && at[-1] != '\n'))
+		return 0;
+	end = at + strcspn(at, "\n");
+	if (asprintf(&text, "%.*s127.0.1.1 %s%s", (int)(at - old), old, name, end) < 0)
+		return ENOMEM;
+	return overwrite("/etc/hosts", text);
+}
+
+static int set_hostname(const char *name)
+{
+	char line[128], is[128] = "";
+	int error;
+
+	if (sethostname(name, strlen(name)) < 0 || gethostname(is, sizeof(is)) < 0)
+		return errno;
+	if (strcmp(is, name) != 0)
+		return EIO;
+	snprintf(line, sizeof(line), "%s\n", name);
+	error = overwrite("/etc/hostname", line);
+	return error ? error : rename_in_hosts(name);
+}
+
+static int set_machine_id(const char *id)
+{
+	static const char *const files[] = {"/etc/machine-id", "/var/lib/dbus/machine-id"};
+	char line[MACHINE_ID_LEN + 2];
+
+	snprintf(line, sizeof(line), "%s\n", id);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		int error = overwrite(files[i], line);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int get_mac(int sock, const char *name, struct ifreq *ret)
+{
+	*ret = (struct ifreq){0};
+	snprintf(ret->ifr_name, sizeof(ret->ifr_name), "%s", name);
+	return ioctl(sock, SIOCGIFHWADDR, ret) < 0 ? errno : 0;
+}
+
+/* Old drivers want the card down while its address changes. */
+static int set_mac_down(int sock, struct ifreq *req)
+{
+	struct ifreq flags = {0};
+	int error = 0;
+
+	memcpy(flags.ifr_name, req->ifr_name, sizeof(flags.ifr_name));
+	if (ioctl(sock, SIOCGIFFLAGS, &flags) < 0)
+		return errno;
+	flags.ifr_flags &= (short)~IFF_UP;
+	if (ioctl(sock, SIOCSIFFLAGS, &flags) < 0)
+		return errno;
+	if (ioctl(sock, SIOCSIFHWADDR, req) < 0)
+		error = errno;
+	flags.ifr_flags |= IFF_UP;
+	if (ioctl(sock, SIOCSIFFLAGS, &flags) < 0 && !error)
+		error = errno;
+	return error;
+}
+
+static int set_mac(int sock, const char *name, const uint8_t mac[6])
+{
+	struct ifreq req = {0};
+	int error;
+
+	snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
+	req.ifr_hwaddr.sa_family = ARPHRD_ETHER;
+	memcpy(req.ifr_hwaddr.sa_data, mac, 6);
+	if (ioctl(sock, SIOCSIFHWADDR, &req) < 0) {
+		error = errno == EBUSY ? set_mac_down(sock, &req) : errno;
+		if (error)
+			return error;
+	}
+	error = get_mac(sock, name, &req);
+	if (!error && memcmp(req.ifr_hwaddr.sa_data, mac, 6) != 0)
+		error = EIO;
+	return error;
+}
+
+/* The name of the card that has this address; false: there is none. */
+static bool find_card(int sock, const uint8_t mac[6], char ret[IFNAMSIZ])
+{
+	auto_dir DIR *dir = opendir(NETS);
+	struct dirent *ent;
+	struct ifreq req;
+
+	while (dir && (ent = readdir(dir))) {
+		if (ent->d_name[0] == '.' || strlen(ent->d_name) >= IFNAMSIZ)
+			continue;
+		if (get_mac(sock, ent->d_name, &req) == 0 &&
+			memcmp(req.ifr_hwaddr.sa_data, mac, 6) == 0) {
+			memcpy(ret, ent->d_name, strlen(ent->d_name) + 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+static int set_cards(const struct identity *id)
+{
+	auto_fd int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char name[IFNAMSIZ];
+
+	if (sock < 0)
+		return errno;
+	for (uint32_t i = 0; i < id->n_cards; i++) {
+		int error;
+
+		/* A card without a driver has no address to change. */
+		if (!find_card(sock, id->cards[i].old, name))
+			continue;
+		error = set_mac(sock, name, id->cards[i].mac);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* systemd-networkd and NetworkManager act on the cable; busybox's client waits for its next try. */
+static int renew_leases(void)
+{
+	auto_dir DIR *dir = opendir("/run");
+	struct dirent *ent;
+
+	while (dir && (ent = readdir(dir))) {
+		char path[300];
+		auto_free char *text = NULL;
+
+		if (strncmp(ent->d_name, "udhcpc", 6) != 0)
+			continue;
+		snprintf(path, sizeof(path), "/run/%s", ent->d_name);
+		text = read_text(path);
+		if (text && atoi(text) > 1)
+			kill(atoi(text), SIGUSR1);
+	}
+	return 0;
+}
+
+/* Of those that are there: by the address that they have got. */
+static int all_addressed(const struct identity *id)
+{
+	auto_fd int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (sock < 0)
+		return errno;
+	for (uint32_t i = 0; i < id->n_cards; i++) {
+		struct ifreq req = {0};
+
+		if (!find_card(sock, id->cards[i].mac, req.ifr_name))
+			continue;
+		if (ioctl(sock, SIOCGIFADDR, &req) < 0)
+			return EAGAIN;
+	}
+	return 0;
+}
+
+static int apply(const struct identity *id, const char **ret_what)
+{
+	int error = 0;
+
+	if (!error && id->flags & WIRE_IDENTITY_RANDOM) {
+		*ret_what = "randomness";
+		error = add_randomness(id->random, id->n_random);
+	}
+	if (!error && id->flags & WIRE_IDENTITY_CLOCK) {
+		*ret_what = "clock";
+		error = set_clock(id->now_ns);
+	}
+	if (!error && id->flags & WIRE_IDENTITY_CARDS) {
+		*ret_what = "network cards";
+		error = set_cards(id);
+	}
+	if (!error && id->flags & WIRE_IDENTITY_HOSTNAME) {
+		*ret_what = "hostname";
+		error = set_hostname(id->hostname);
+	}
+	if (!error && id->flags & WIRE_IDENTITY_MACHINE) {
+		*ret_what = "machine id";
+		error = set_machine_id(id->machine_id);
+	}
+	if (!error && id->flags & WIRE_IDENTITY_MACHINE) {
+		*ret_what = "SSH host keys";
+		error = hostkeys_renew(id->hostname);
+	}
+	if (!error && id->flags & WIRE_IDENTITY_RENEW) {
+		*ret_what = "addresses";
+		error = renew_leases();
+	}
+	if (!error && id->flags & WIRE_IDENTITY_ADDRESSED) {
+		*ret_what = "addresses";
+		error = all_addressed(id);
+	}
+	return error;
+}
+
+bool identity_handle(struct runner *r, const struct wire_msg *m, const struct frame *f)
+{
+	struct file_done done = {.id = m->id, .what = ""};
+	struct identity id;
+
+	if (!identity_parse(m, f, &id))
+		return false;
+	/* On stdin and stdout we are not in a VM of our own. */
+	done.error = r->line.is_port ? apply(&id, &done.what) : EPERM;
+	file_done(r, &done);
+	return true;
+}

@@ -1,0 +1,36 @@
+/*
+ * identity.h - makes a copy of a running system a system of its own: clock, randomness, names,
+ * keys, network cards. Done right in the loop: nothing else goes on in a VM that has just been
+ * copied.
+ */
+#pragma once
+
+#include "guest/wire.h"
+
+struct runner;
+
+enum { MACHINE_ID_LEN = 32 };
+
+struct identity_card {
+	uint8_t old[6], mac[6];
+};
+
+/* Points into the frame. */
+struct identity {
+	uint32_t flags;
+	uint64_t now_ns;
+	const char *hostname, *machine_id; /* "" if they are not to be set */
+	struct identity_card cards[WIRE_CARDS_MAX];
+	uint32_t n_cards;
+	const uint8_t *random;
+	size_t n_random;
+};
+
+/* Pure. False: the frame makes no sense. */
+bool identity_parse(const struct wire_msg *m, const struct frame *f, struct identity *ret);
+
+/* Answers DONE. False: the frame makes no sense. */
+bool identity_handle(struct runner *r, const struct wire_msg *m, const struct frame *f);
+
+/* New SSH host keys of the kinds that are there, and tells sshd. 0 or an errno. */
+int hostkeys_renew(const char *hostname);

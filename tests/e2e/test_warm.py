@@ -1,0 +1,187 @@
+"""Warm start: VMs from templates, their identities, and what becomes of damaged templates."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from home import Home
+
+# A shape of its own, so that the tests have a template to themselves.
+KIND: dict[str, Any] = {"vms": [{"name": "clone", "source": "tiny", "ram_mb": 160, "vcpus": 1}]}
+CLONES = 8
+
+
+@pytest.fixture(scope="module")
+def data() -> Iterator[Path]:
+    """A data directory of its own with everybody's images."""
+    shared = Path(os.environ["MOAT_DATA_DIR"])
+    own = Path(f"/tmp/mtd-{os.getpid()}")
+
+    def link(source: str, target: str) -> None:
+        """Locks are by inode: those of the copy are its own."""
+        if os.path.basename(source) == "lock":
+            Path(target).touch()
+        else:
+            os.link(source, target)
+
+    shutil.copytree(shared / "images", own / "images", copy_function=link, symlinks=True)
+    yield own
+    shutil.rmtree(own)
+
+
+@pytest.fixture(scope="module")
+def warm(data: Path) -> Iterator[Home]:
+    home = Home()
+    home.env["MOAT_DATA_DIR"] = str(data)
+    home.ok("image", "warm", home.spec(KIND), timeout=900)
+    yield home
+    home.close()
+
+
+def vms(home: Home, sandbox: str) -> list[dict[str, Any]]:
+    found = json.loads(home.ok("ls", "--json"))["sandboxes"]
+    return next(s["vms"] for s in found if s["id"] == sandbox)
+
+
+def templates(home: Home) -> list[dict[str, Any]]:
+    return json.loads(home.ok("image", "templates", "--json"))["templates"]
+
+
+IDENTITY = """
+hostname
+cat /sys/class/net/eth0/address
+head -c 16 /dev/urandom | od -An -tx1
+cat /proc/sys/kernel/random/uuid
+date +%s
+"""
+
+
+def test_eight_clones_are_eight_machines(warm: Home) -> None:
+    boxes = [warm.up(KIND) for _ in range(CLONES)]
+    try:
+        seen = []
+        for box in boxes:
+            assert [vm["start"] for vm in vms(warm, box)] == ["warm"]
+            name, mac, urandom, uuid, now = warm.ok("exec", box, "--", "sh", "-c", IDENTITY).split(
+                "\n"
+            )
+            assert name == "clone"
+            assert abs(int(now) - time.time()) < 30
+            seen.append((mac, urandom, uuid))
+        for item in range(3):
+            assert len({clone[item] for clone in seen}) == CLONES, seen
+
+        warm.ok("exec", boxes[0], "--", "sh", "-c", "echo mine >/tmp/mark; echo mine >/home/user/m")
+        for box in boxes[1:]:
+            done = warm.run("exec", box, "--", "sh", "-c", "cat /tmp/mark /home/user/m")
+            assert done.returncode != 0
+            assert "mine" not in done.stdout
+
+        # An address of its own network, by DHCP, without having had to wait for it.
+        deadline = time.monotonic() + 60
+        while "inet 10." not in warm.ok("exec", boxes[0], "--", "ip", "addr", "show", "eth0"):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        warm.ok("rm", *boxes)
+    warm.assert_nothing_left()
+
+
+def test_a_reboot_leads_back_into_the_same_machine(warm: Home) -> None:
+    box = warm.up(KIND)
+    mac = warm.ok("exec", box, "--", "cat", "/sys/class/net/eth0/address")
+    warm.run("exec", "-u", "root", box, "--", "reboot")
+    deadline = time.monotonic() + 120
+    script = "cut -d. -f1 /proc/uptime; cat /sys/class/net/eth0/address"
+    while True:
+        done = warm.run("exec", box, "--", "sh", "-c", script)
+        if done.returncode == 0 and done.stdout.endswith(mac + "\n"):
+            break
+        assert time.monotonic() < deadline, done
+        time.sleep(0.5)
+    warm.ok("rm", box)
+
+
+def test_the_spec_can_turn_it_off_and_obstacles_are_told(warm: Home) -> None:
+    off = {"vms": [{**KIND["vms"][0], "warm": False}]}
+    box = warm.up(off)
+    (vm,) = vms(warm, box)
+    assert vm["start"] == "cold"
+    assert "warm: false" in vm["cold_reason"]
+    assert warm.ok("exec", box, "--", "hostname") == "clone"
+    warm.ok("rm", box)
+    said = warm.fails("image", "warm", warm.spec(off))
+    assert "warm: false" in said
+    assert len(templates(warm)) == 1
+
+
+def test_what_is_in_use_cannot_be_removed(warm: Home) -> None:
+    box = warm.up(KIND)
+    (template,) = templates(warm)
+    assert template["in_memory"]
+    assert template["size"] > 10 << 20
+    assert "VMs run from" in warm.fails("image", "cool", template["key"][:8])
+    assert "no template" in warm.fails("image", "cool", "00000000")
+    warm.ok("exec", box, "--", "true")
+    warm.ok("rm", box)
+
+
+def test_a_damaged_template_is_made_anew(warm: Home, data: Path) -> None:
+    (before,) = templates(warm)
+    warm.ok("serve", "--stop", "--force")  # what is in memory is not looked at again
+    file = data / "templates" / before["key"] / "ram"
+    with file.open("r+b") as f:
+        f.seek(file.stat().st_size // 2)
+        byte = f.read(1)
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte[0] ^ 0x40]))
+    box = warm.up(KIND)
+    assert vms(warm, box)[0]["start"] == "warm"
+    assert warm.ok("exec", box, "--", "echo", "fine") == "fine"
+    warm.ok("rm", box)
+    (after,) = templates(warm)
+    assert after["key"] == before["key"]
+    assert after["created"] > before["created"]
+
+
+def test_killing_the_maker_leaves_nothing(warm: Home, data: Path) -> None:
+    kind = {"vms": [{**KIND["vms"][0], "ram_mb": 164}]}
+    up = warm.start("up", warm.spec(kind))
+    deadline = time.monotonic() + 120
+    while not (list((data / "templates").glob("tmp-*")) and warm.qemu_pids()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.5)
+    warm.kill_daemon()
+    up.wait(timeout=60)
+    deadline = time.monotonic() + 60
+    while warm.qemu_pids():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    warm.ok("gc")
+    warm.assert_nothing_left()
+    assert not list((data / "templates").glob("tmp-*"))
+    assert len(templates(warm)) == 1
+
+
+def test_the_least_used_goes_first_and_images_take_theirs_along(warm: Home, data: Path) -> None:
+    (first,) = templates(warm)
+    warm.ok("serve", "--stop", "--force")
+    config = warm.dir / "config.yaml"
+    config.write_text(f"idle_exit: 0\ntemplates_max_mb: {(first['size'] >> 20) + 20}\n")
+    second = {"vms": [{**KIND["vms"][0], "ram_mb": 168}]}
+    warm.ok("image", "warm", warm.spec(second), timeout=900)
+    (left,) = templates(warm)
+    assert left["ram_mb"] == 168
+    assert "freed" in warm.run("image", "rm", "tiny").stderr
+    assert templates(warm) == []
+    with sqlite3.connect(warm.dir / "state" / "journal.db") as db:
+        assert db.execute("SELECT count(*) FROM thing").fetchone() == (0,)
