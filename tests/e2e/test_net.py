@@ -127,7 +127,8 @@ def test_leases_are_from_the_range_or_reserved(range_: Range) -> None:
     assert "10.99.0.2/24" in range_.sh(
         range_.box,
         "router",
-        "ip -4 addr show eth1; udhcpc -n -q -i eth1 -s /etc/init.d/lease >/dev/null 2>&1; ip -4 addr show eth1",
+        "ip -4 addr show eth1; udhcpc -n -q -i eth1 -s /etc/init.d/lease >/dev/null "
+        "2>&1; ip -4 addr show eth1",
     )
 
 
@@ -148,7 +149,8 @@ def test_a_router_vm_connects_two_networks(range_: Range) -> None:
     range_.sh(
         range_.box,
         "router",
-        "ip addr add 10.99.0.2/24 dev eth1 2>/dev/null; ip link set eth1 up; echo 1 > /proc/sys/net/ipv4/ip_forward",
+        "ip addr add 10.99.0.2/24 dev eth1 2>/dev/null; ip link set eth1 up; echo 1 > "
+        "/proc/sys/net/ipv4/ip_forward",
     )
     range_.sh(range_.box, "hermit", "ip route add 192.168.20.0/24 via 10.99.0.2")
     direct = range_.sh(range_.box, "attacker", f"{GET % '10.99.0.5'} 2>&1")
@@ -168,7 +170,8 @@ def test_allow_list(range_: Range) -> None:
     said = range_.sh(
         range_.box,
         "attacker",
-        f"echo a; {GET % 'mirror.example'}; echo b; {GET % 'www.forge.example'}; echo c; {GET % LITERAL}",
+        f"echo a; {GET % 'mirror.example'}; echo b; {GET % 'www.forge.example'}; echo c; "
+        f"{GET % LITERAL}",
     )
     assert said.count(BANNER) == 3, said
 
