@@ -81,6 +81,14 @@ class Lives:
         removed = home.run("rm", done.stdout.strip(), timeout=WAIT_SECONDS)
         return [removed.stderr] if removed.returncode != 0 else []
 
+    def use(self, box: str) -> str:
+        """Runs a command: nothing if all of it came through, else what the user reads."""
+        words = ["exec", "-i", box, "--", "sh", "-c", "cat; echo oops >&2; exit 3"]
+        ran = self.home.run(*words, input="hello\n", timeout=WAIT_SECONDS)
+        if (ran.returncode, ran.stdout, ran.stderr) == (3, "hello\n", "oops\n"):
+            return ""
+        return ran.stderr or f"exit code {ran.returncode}, {ran.stdout!r}"
+
     def differences(self) -> list[str]:
         now = self.parts()
         found = []

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from lives import Lives, a_server
+from lives import SPEC, WAIT_SECONDS, Lives, a_server
 
 # Each way in which one call can fail; the last two come after the server has done what was asked.
 WAYS: dict[str, dict[str, Any]] = {
@@ -97,6 +97,28 @@ def test_each_call_fails_in_each_way_or_is_the_last(calls: list[tuple[str, str, 
         results += [pool.submit(strike, way, calls) for way in WAYS]
         failed = [text for result in results for text in result.result()]
     assert failed == []
+
+
+def test_calls_of_commands_fail(lives: Lives) -> None:
+    """A command comes through or says why not, and the next one comes through."""
+    server = lives.server
+    server.clear()
+    lives.home.run("pool", "clean")
+    box = lives.home.ok("up", lives.home.spec(SPEC), timeout=WAIT_SECONDS)
+    failed = []
+    for way, fault in WAYS.items():
+        server.control("clear_faults")
+        server.fault(path="/(agent/|termproxy)", **fault)
+        told = lives.use(box)
+        if told and no_reason(told):
+            failed.append(f"{way}: {told!r}")
+        server.control("clear_faults")
+        again = lives.use(box)
+        if again:
+            failed.append(f"after {way}: {again!r}")
+    lives.home.ok("rm", box, timeout=WAIT_SECONDS)
+    assert failed == []
+    lives.assert_as_before("commands failed")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

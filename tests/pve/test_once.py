@@ -92,9 +92,7 @@ def frame(head: bytes, body: bytes = b"") -> bytes:
     return struct.pack("<II", len(head), len(body)) + head + body
 
 
-def command(
-    *argv: str, capture: int = 0, timeout_ms: int = 0, given: bytes | None = None
-) -> bytes:
+def command(*argv: str, capture: int = 0, timeout_ms: int = 0, given: bytes | None = None) -> bytes:
     flags = (STDIN if given is not None else 0) | (CAPTURE if capture else 0)
     numbers = struct.pack("<IIQHHII", flags, timeout_ms, capture, 0, 0, len(argv), 0)
     strings = b"\0\0" + b"".join(word.encode() + b"\0" for word in argv)
