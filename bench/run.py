@@ -76,11 +76,18 @@ def bench_inspect() -> None:
     run()
 
 
+def bench_proxmox() -> None:
+    import proxmox_create
+
+    proxmox_create.run()
+
+
 BENCHES: dict[str, Callable[[], None]] = {
     "exec": bench_exec,
     "files": bench_files,
     "memory": bench_memory,
     "inspect": bench_inspect,
+    "proxmox": bench_proxmox,
 }
 
 

@@ -22,9 +22,7 @@ from home import Home, Wire
 AGENT_PORT = "org.qemu.guest_agent.bench"
 
 
-def report(
-    name: str, ours: list[float], baseline: list[float], unit: str, **more: float
-) -> None:
+def report(name: str, ours: list[float], baseline: list[float], unit: str, **more: float) -> None:
     mine, theirs = statistics.median(ours), statistics.median(baseline)
     figures = {
         "name": name,

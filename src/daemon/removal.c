@@ -1,17 +1,20 @@
 #include "daemon/removal.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/lock.h"
 #include "util/log.h"
 #include "util/str.h"
 #include "util/strv.h"
 
 #define REMOVAL_SECONDS 60.0 /* besides what a driver itself may take */
 #define LOOK_AGAIN      0.02
+enum { AT_ONCE_MAX = 16 };
 
 /* For sandboxes that somebody else is removing. */
 static struct op wait_for_others(const struct daemon *d)
@@ -59,30 +62,63 @@ static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 			return;
 }
 
-int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
+struct removing {
+	struct daemon *d;
+	sandbox_filter fits; /* called under the registry's lock: by one thread at a time */
+	void *arg;
+	pthread_mutex_t mu;
+	bool failed;
+	struct err first;
+};
+
+static void remove_taken(struct removing *r, struct sandbox *sb, struct box *box)
 {
+	unsigned ram_mb = sb->ram_mb;
+	struct err why;
+
+	if (remove_one(r->d, sb, box, &why) < 0) {
+		log_err(NULL, LOG_ERROR, &why, "cannot remove all of sandbox %s", sb->id);
+		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+		if (!r->failed)
+			r->first = why;
+		r->failed = true;
+	}
+	/* What did not go is in the journal, where gc finds it; the registry's job is done. */
+	registry_forget(r->d->registry, sb);
+	admission_leave(r->d->admission, ram_mb);
+}
+
+static void *remove_all(void *arg)
+{
+	struct removing *r = arg;
 	struct sandbox *sb;
 	struct box *box = NULL;
-	struct err why;
-	int rc = 0;
+
+	while ((sb = registry_start_removal(r->d->registry, r->fits, r->arg, &box)))
+		remove_taken(r, sb, box);
+	return NULL;
+}
+
+int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
+{
+	struct removing r = {.d = d, .fits = fits, .arg = arg};
+	unsigned n = registry_count(d->registry), helpers = 0;
+	pthread_t threads[AT_ONCE_MAX - 1];
 
 	wait_for_makers(d, fits, arg);
-	while ((sb = registry_start_removal(d->registry, fits, arg, &box))) {
-		unsigned ram_mb = sb->ram_mb;
-
-		if (remove_one(d, sb, box, &why) < 0) {
-			log_err(NULL, LOG_ERROR, &why, "cannot remove all of sandbox %s", sb->id);
-			if (rc == 0)
-				*e = why;
-			rc = -1;
-		}
-		/* What did not go is in the journal, where gc finds it; the registry's job is done.
-		 */
-		registry_forget(d->registry, sb);
-		admission_leave(d->admission, ram_mb);
-	}
+	pthread_mutex_init(&r.mu, NULL);
+	/* On a server, removing one takes seconds of waiting. Without helpers it takes longer. */
+	while (helpers + 1 < n && helpers < AT_ONCE_MAX - 1 &&
+		pthread_create(&threads[helpers], NULL, remove_all, &r) == 0)
+		helpers++;
+	remove_all(&r);
+	for (unsigned i = 0; i < helpers; i++)
+		pthread_join(threads[i], NULL);
+	pthread_mutex_destroy(&r.mu);
 	wait_for_removers(d, fits, arg);
-	return rc;
+	if (r.failed)
+		*e = r.first;
+	return r.failed ? -1 : 0;
 }
 
 struct reclaim {

@@ -10,9 +10,9 @@
 
 /* The pause between two looks grows with the time that has passed, so that a short task is noticed
  * at once and a long one costs few requests. */
-#define PAUSE_LEAST  0.03
+#define PAUSE_LEAST  0.04
 #define PAUSE_MOST   2.0
-#define PAUSE_FACTOR 0.08
+#define PAUSE_FACTOR 0.12
 
 int upid_node(const char *upid, char ret[UPID_NODE_MAX + 1], struct err *e)
 {
