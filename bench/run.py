@@ -78,7 +78,9 @@ def bench_inspect() -> None:
 
 def bench_proxmox() -> None:
     import proxmox_create
+    import proxmox_exec
 
+    proxmox_exec.run()
     proxmox_create.run()
 
 

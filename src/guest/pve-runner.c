@@ -33,7 +33,8 @@ enum {
 	ONCE_UNKNOWN = 3, /* exit status of moat-guest, see runner/once.h */
 };
 #define AGENT_PATIENCE_S 90.0 /* for an agent that has answered before, and restarts perhaps */
-#define FIRST_POLL_MAX_S 1.0  /* what takes longer is no small command */
+/* A look too early costs no more than a call: it is not worth waiting for longer. */
+#define FIRST_POLL_MAX_S 0.1
 
 struct pve_runner {
 	struct pve_agent *agent;
@@ -279,9 +280,9 @@ static void learn(struct pve_runner *r, unsigned looked, double seconds)
 	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
 
 	if (looked == 1)
-		r->first_poll *= 0.9; /* perhaps earlier would have done */
-	else if (seconds < FIRST_POLL_MAX_S)
-		r->first_poll = seconds;
+		r->first_poll *= 0.7; /* perhaps earlier would have done */
+	else
+		r->first_poll = seconds < FIRST_POLL_MAX_S ? seconds : FIRST_POLL_MAX_S;
 }
 
 /* Polls until the process has ended. 1: the agent knows nothing of it; ask for the result. */

@@ -49,17 +49,15 @@ def calls(server: PveServer) -> list[str]:
 
 
 def test_a_small_command_takes_two_calls(server: PveServer, rest: Probe) -> None:
-    # It learns when to look; on a machine that is busy that takes a while.
-    deadline = time.monotonic() + WAIT_SECONDS
-    seen: list[str] = []
-    while len(seen) != 2:
-        assert time.monotonic() < deadline, f"always more than two calls: {seen}"
-        server.control("clear_log")
-        done = rest.sh("echo out; echo err >&2; exit 3")
-        assert (done["code"], done["stdout"], done["stderr"]) == (3, b"out\n", b"err\n")
-        seen = calls(server)
-        assert seen[0] == "POST exec"
-        assert set(seen[1:]) == {"GET exec-status"}
+    # With calls that take their time, as the genuine server's do, even on a machine that is busy.
+    server.fault(path=AGENT, action="latency", seconds=1, times=-1)
+    server.control("clear_log")
+    done = rest.sh("echo out; echo err >&2; exit 3")
+    assert (done["code"], done["stdout"], done["stderr"]) == (3, b"out\n", b"err\n")
+    seen = calls(server)
+    assert seen[0] == "POST exec"
+    assert set(seen[1:]) == {"GET exec-status"}
+    assert len(seen) <= 3
 
 
 def test_bytes_arrive_as_they_are(rest: Probe) -> None:

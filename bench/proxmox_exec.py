@@ -1,0 +1,96 @@
+"""One command in a VM on a Proxmox server: ours by agent calls and over the kept channel, against
+the calls that the existing Python plugin makes for it, each on a connection of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pve"))
+
+from client import WAIT_SECONDS, Client  # noqa: E402
+from probe import QEMU, Probe, start_vm  # noqa: E402
+from server import PveServer  # noqa: E402
+from vm import report, timed  # noqa: E402
+
+RUNS = 10
+VM = 101
+# What the genuine server takes for an agent call.
+AGENT_SECONDS = 0.11
+
+
+class Replay:
+    """The existing plugin's way: a script, its exec, polls, three files each after a ping, rm."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.calls = 0
+
+    def call(self, verb: str, name: str, **params: object) -> dict[str, object]:
+        self.calls += 1
+        data = self.client.call(verb, f"{QEMU}/{VM}/agent/{name}", params).data
+        return dict(data or {})
+
+    def exec(self, command: str) -> None:
+        base = f"/tmp/replay-{self.calls}"
+        script = f"{command} >{base}.out 2>{base}.err; echo $? >{base}.code\n"
+        self.call("POST", "file-write", file=f"{base}.sh", content=script)
+        pid = self.call("POST", "exec", command=["sh", f"{base}.sh"])["pid"]
+        pause = 1.0
+        while not self.call("GET", "exec-status", pid=pid)["exited"]:
+            time.sleep(pause)  # as the plugin does
+            pause *= 1.3
+        read = {}
+        for name in ("out", "err", "code"):
+            self.call("POST", "ping")
+            read[name] = self.call("GET", "file-read", file=f"{base}.{name}")["content"]
+        files = [f"{base}.{name}" for name in ("sh", "out", "err", "code")]
+        self.call("POST", "exec", command=["rm", "-f", *files])
+        assert read["code"] == "0\n", read
+
+
+def calls_of(server: PveServer) -> int:
+    count = len(server.log())
+    server.control("clear_log")
+    return count
+
+
+def measure(probe: Probe, server: PveServer) -> tuple[float, int]:
+    calls_of(server)
+    done = probe.exec("/bin/true")
+    assert done["code"] == 0, done
+    return float(done["seconds"]) * 1000, calls_of(server)
+
+
+def run() -> None:
+    os.environ.setdefault("MOAT_DATA_DIR", str(Path(__file__).parents[1] / "build/test-data"))
+    with PveServer(vms="qemu", task_time=0.05, agent_latency=AGENT_SECONDS) as server:
+        client = Client(server)
+        start_vm(client, VM)
+        with Probe(server, VM) as rest, Probe(server, VM, "channel") as kept:
+            replay = Replay(client)
+            for _ in range(3):  # warm up, and let the runner in
+                rest.exec("/bin/true")
+            deadline = time.monotonic() + WAIT_SECONDS
+            while kept.exec("/bin/true")["requests"]:
+                assert time.monotonic() < deadline, "no kept channel"
+            baseline, ours, channel = [], [], []
+            replay.calls = 0
+            for _ in range(RUNS):
+                baseline.append(timed(lambda: replay.exec("/bin/true")))
+                ours += [measure(rest, server) for _ in range(3)]
+                channel += [measure(kept, server) for _ in range(5)]
+            theirs = replay.calls / RUNS
+    for name, runs in (("proxmox_exec_rest", ours), ("proxmox_exec_channel", channel)):
+        counts = [count for _, count in runs]
+        report(
+            name,
+            [seconds for seconds, _ in runs],
+            baseline,
+            "ms",
+            calls_median=sorted(counts)[len(counts) // 2],
+            calls_most=max(counts),
+            calls_baseline=theirs,
+        )
