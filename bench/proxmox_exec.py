@@ -10,10 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pve"))
 
-from client import WAIT_SECONDS, Client  # noqa: E402
-from probe import QEMU, Probe, start_vm  # noqa: E402
-from server import PveServer  # noqa: E402
-from vm import report, timed  # noqa: E402
+from client import WAIT_SECONDS, Client
+from probe import QEMU, Probe, start_vm
+from server import PveServer
+from vm import report, timed
 
 RUNS = 10
 VM = 101
