@@ -15,10 +15,10 @@ all: deps
 deps:
 	@tools/install-deps build
 
-# A real Inspect evaluation in a real VM, without a model account.
+# Real Inspect evaluations in real VMs, without a model account: all examples, or EXAMPLES="hello ctf".
 demo: all $(VENV)/installed
 	@tools/install-deps run image
-	@MOAT=$(MOAT) VENV=$(VENV) tools/demo
+	@MOAT_BIN=$(MOAT) $(VENV)/bin/python tools/demo.py $(EXAMPLES)
 
 $(VENV)/installed: python/pyproject.toml python/requirements-dev.txt
 	@tools/install-deps run

@@ -11,6 +11,8 @@ from inspect_ai.tool import bash, python, text_editor
 
 from scripted import call, part, say_last_result
 
+# Without KVM the helpers need a while to start.
+PATIENCE = 600
 PROGRAM = "def answer():\n    return 6 * 9\n"
 
 
@@ -21,7 +23,9 @@ def tools() -> Task:
             Sample(input="Write deep.py with a function answer() that returns 42.", target="42")
         ],
         solver=[
-            use_tools(bash(timeout=120), python(timeout=120), text_editor(timeout=120)),
+            use_tools(
+                bash(timeout=PATIENCE), python(timeout=PATIENCE), text_editor(timeout=PATIENCE)
+            ),
             generate(),
         ],
         scorer=includes(),

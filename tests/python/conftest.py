@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from real_daemon import debian, moat, tiny
+from real_daemon import bare, debian, debian_lab, debian_machine, lab, machine, moat, tiny
 
-__all__ = ["debian", "moat", "tiny"]
+__all__ = ["bare", "debian", "debian_lab", "debian_machine", "lab", "machine", "moat", "tiny"]
 
 import inspect_moat._registry  # noqa: F401  (registers the providers, installed or not)
 

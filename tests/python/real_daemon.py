@@ -1,8 +1,9 @@
 """The real daemon with real VMs, for tests.
 
-All tests of a run share one daemon with directories of its own. Images are kept between runs, in
-$MOAT_DATA_DIR if it is set. Without a binary, or without what VMs need, the tests are skipped;
-MOAT_TEST_REQUIRE=qemu makes that a failure.
+There are two daemons in a run, each with directories of its own: `moat`, where tests make sandboxes
+and look that nothing is left, and `lab`, whose VMs stay for all tests that do them no harm. Images
+are kept between runs, in $MOAT_DATA_DIR if it is set. Without a binary, or without what VMs need,
+the tests are skipped; MOAT_TEST_REQUIRE=qemu makes that a failure.
 """
 
 from __future__ import annotations
@@ -14,37 +15,57 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from inspect_moat import MoatSandboxEnvironment
+from inspect_moat._connect import connect
 from inspect_moat._daemon import find_binary
 from inspect_moat._errors import MoatNotInstalledError
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGE_TIMEOUT = 1800
-GONE_TIMEOUT = 60.0
+GONE_TIMEOUT = 120.0
 
-TINY = {"vms": [{"source": "tiny", "ram_mb": 256, "vcpus": 1}]}
+SMALL = {"source": "tiny", "ram_mb": 192, "vcpus": 1}
+TINY = {"vms": [SMALL]}
+LAB = {"vms": [{**SMALL, "name": "one"}, {**SMALL, "name": "two", "user": "root"}]}
+DEBIAN = {"vms": [{"source": "debian12", "ram_mb": 1024, "vcpus": 2}]}
 
 
 class Moat:
-    """The command line, against the daemon of the tests."""
+    """The command line, against one daemon of the tests."""
 
-    def __init__(self, binary: str, home: Path) -> None:
+    def __init__(self, binary: str, home: Path, data: str) -> None:
         self.binary = binary
         self.home = home
+        self.settings = {"MOAT_BIN": binary, "MOAT_HOME": str(home), "MOAT_DATA_DIR": data}
 
-    def run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout: float = 600, input: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.binary, *arguments],
-            stdin=subprocess.DEVNULL,
+            env={**os.environ, **self.settings},
+            input=input or "",
             capture_output=True,
             text=True,
             timeout=timeout,
             check=False,
         )
+
+    def up(self, spec: dict[str, Any]) -> str:
+        done = self.run("up", "-", input=json.dumps(spec))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def image(self, name: str) -> None:
+        done = self.run("image", "build", name, timeout=IMAGE_TIMEOUT)
+        if done.returncode != 0:
+            _need(f"the image {name} cannot be built: {done.stderr.strip()[-500:]}")
 
     def sandboxes(self) -> list[dict[str, Any]]:
         done = self.run("ls", "--json")
@@ -54,8 +75,15 @@ class Moat:
         assert isinstance(found, list)
         return found
 
-    def vm_processes(self) -> list[int]:
-        """The QEMU processes of our daemons, whatever the present one knows of them."""
+    def daemon_pid(self) -> int:
+        return int(json.loads(self.run("info", "--json").stdout)["pid"])
+
+    def vm_processes(self, vm: str = "") -> list[int]:
+        """The QEMU processes of our daemons, whatever the present one knows of them.
+
+        Args:
+            vm: only those of VMs with this name.
+        """
         mark = b"MOAT_HOME=" + os.fsencode(self.home) + b"\0"  # inherited from the daemon
         found = []
         for entry in Path("/proc").iterdir():
@@ -66,7 +94,8 @@ class Moat:
                 environment = (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if b"qemu-system" in command and mark in environment:
+            name = f"/{vm}".encode() + b"\0" if vm else b""
+            if command.startswith(b"qemu-system") and name in command and mark in environment:
                 found.append(int(entry.name))
         return found
 
@@ -84,52 +113,89 @@ def _need(text: str) -> None:
     pytest.skip(text)
 
 
-@pytest.fixture(scope="session")
-def moat() -> Iterator[Moat]:
-    """A daemon for the whole run, with no images promised."""
+@contextmanager
+def daemon(data: str | None = None) -> Iterator[Moat]:
+    """A daemon for the duration of the block, with no images promised."""
     try:
         binary = find_binary()
     except MoatNotInstalledError as ex:
         _need(str(ex))
         raise
     home = Path(tempfile.mkdtemp(prefix="moat-", dir="/tmp"))
-    changed = {
-        "MOAT_BIN": binary,
-        "MOAT_HOME": str(home),
-        "MOAT_DATA_DIR": os.environ.get("MOAT_DATA_DIR", f"/tmp/moat-test-data-{os.getuid()}"),
-    }
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    client = Moat(binary, home)
+    default = os.environ.get("MOAT_DATA_DIR", f"/tmp/moat-test-data-{os.getuid()}")
+    client = Moat(binary, home, data or default)
     try:
         yield client
-        client.run("rm", "--all")
-        client.run("serve", "--stop")
+        client.run("serve", "--stop", "--force")
         assert client.vm_processes() == []
     finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def moat() -> Iterator[Moat]:
+    """The daemon that is meant if a test says nothing else."""
+    with daemon() as client:
+        before = {name: os.environ.get(name) for name in client.settings}
+        os.environ.update(client.settings)
+        yield client
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def _image(moat: Moat, name: str) -> None:
-    done = moat.run("image", "build", name, timeout=IMAGE_TIMEOUT)
-    if done.returncode != 0:
-        _need(f"the image {name} cannot be built: {done.stderr.strip()[-500:]}")
 
 
 @pytest.fixture(scope="session")
 def tiny(moat: Moat) -> Moat:
     """The daemon, with the image `tiny`."""
-    _image(moat, "tiny")
+    moat.image("tiny")
     return moat
 
 
 @pytest.fixture(scope="session")
 def debian(moat: Moat) -> Moat:
     """The daemon, with the image `debian12`."""
-    _image(moat, "debian12")
+    moat.image("debian12")
     return moat
+
+
+@pytest.fixture
+def bare(moat: Moat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Moat]:
+    """A daemon for one test, with no images."""
+    with daemon(str(tmp_path / "data")) as client:
+        for name, value in client.settings.items():
+            monkeypatch.setenv(name, value)
+        yield client
+
+
+@pytest.fixture(scope="session")
+def lab(tiny: Moat) -> Iterator[tuple[Moat, str]]:
+    """A daemon and a sandbox of two small VMs: in `one` an ordinary user is the default."""
+    with daemon() as client:
+        yield client, client.up(LAB)
+
+
+@pytest.fixture
+async def machine(lab: tuple[Moat, str], monkeypatch: pytest.MonkeyPatch) -> MoatSandboxEnvironment:
+    """A VM that others use, too."""
+    client, sandbox = lab
+    monkeypatch.setenv("MOAT_HOME", str(client.home))
+    return MoatSandboxEnvironment(await connect(), sandbox, "one")
+
+
+@pytest.fixture(scope="session")
+def debian_lab(debian: Moat) -> Iterator[tuple[Moat, str]]:
+    """A daemon and a sandbox with Debian."""
+    with daemon() as client:
+        yield client, client.up(DEBIAN)
+
+
+@pytest.fixture
+async def debian_machine(
+    debian_lab: tuple[Moat, str], monkeypatch: pytest.MonkeyPatch
+) -> MoatSandboxEnvironment:
+    """A Debian that others use, too."""
+    client, sandbox = debian_lab
+    monkeypatch.setenv("MOAT_HOME", str(client.home))
+    return MoatSandboxEnvironment(await connect(), sandbox, "default")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from real_daemon import REPOSITORY, Moat
+from real_daemon import Moat
 
 EVALS = Path(__file__).parent / "evals"
 EVAL_TIMEOUT = 900.0
@@ -60,7 +60,7 @@ class Eval:
         return float(log["results"]["scores"][0]["metrics"]["accuracy"]["value"])
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 300.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, what
@@ -71,39 +71,48 @@ def many(tmp_path: Path, *options: str, **environment: str) -> Eval:
     return Eval(EVALS / "many.py", tmp_path, *options, **environment)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_twenty_samples_four_at_a_time(tiny: Moat, tmp_path: Path, backend: str) -> None:
-    run = many(tmp_path, "-T", "samples=20", "--max-sandboxes", "4", INSPECT_ASYNC_BACKEND=backend)
+def test_twenty_samples_four_at_a_time(tiny: Moat, tmp_path: Path) -> None:
+    run = many(tmp_path, "-T", "samples=20", "--max-sandboxes", "4")
+    seen: dict[str, dict[str, str]] = {}
     most = 0
     while run.process.poll() is None:
-        most = max(most, len(tiny.sandboxes()))
+        entries = tiny.sandboxes()
+        most = max(most, len(entries))
+        seen.update({entry["labels"]["sample"]: entry["labels"] for entry in entries})
         time.sleep(0.3)
     assert run.accuracy() == 1.0
     assert len(run.log()["samples"]) == 20
     assert 1 <= most <= 4
     tiny.assert_nothing_left()
+    for sample, labels in seen.items():  # what `moat ls` showed meanwhile
+        assert labels["task"] == "many"
+        assert labels["epoch"] == "1"
+        assert labels["model"] == "mockllm/model"
+        assert f"s{labels['meta.number']}" == sample
+        assert labels["eval"] == run.log()["eval"]["eval_id"]
 
 
-def test_labels_show_which_sample_a_vm_serves(tiny: Moat, tmp_path: Path) -> None:
-    run = many(tmp_path, "-T", "samples=1", "-T", "seconds=15")
-    wait_until(lambda: len(tiny.sandboxes()) == 1, "no sandbox appeared")
-    (entry,) = tiny.sandboxes()
-    run.finish()
-    labels = entry["labels"]
-    assert labels["task"] == "many"
-    assert labels["sample"] == "s0"
-    assert labels["epoch"] == "1"
-    assert labels["model"] == "mockllm/model"
-    assert labels["meta.number"] == "0"
-    assert labels["eval"] == run.log()["eval"]["eval_id"]
+def test_under_trio(tiny: Moat, tmp_path: Path) -> None:
+    run = many(tmp_path, "-T", "samples=2", INSPECT_ASYNC_BACKEND="trio")
+    assert run.accuracy() == 1.0
+    tiny.assert_nothing_left()
 
 
-@pytest.mark.parametrize("state", ["creating", "running"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "state", "at_once"),
+    [
+        (signal.SIGKILL, "running", 4),
+        (signal.SIGKILL, "creating", 2),
+        (signal.SIGINT, "running", 2),
+        (signal.SIGINT, "creating", 2),
+        (signal.SIGTERM, "running", 2),
+    ],
+)
 def test_killed_in_the_middle(
-    tiny: Moat, tmp_path: Path, number: signal.Signals, state: str
+    tiny: Moat, tmp_path: Path, number: signal.Signals, state: str, at_once: int
 ) -> None:
-    run = many(tmp_path, "-T", "samples=20", "-T", "seconds=60", "--max-sandboxes", "4")
+    options = ("-T", "samples=20", "-T", "seconds=600", "--max-sandboxes", str(at_once))
+    run = many(tmp_path, *options)
 
     def two_there() -> bool:
         return len([entry for entry in tiny.sandboxes() if entry["state"] == state]) >= 2
@@ -140,19 +149,16 @@ def test_kept_sandboxes_can_be_used_and_removed(tiny: Moat, tmp_path: Path) -> N
     )
     assert kept[0] in one.stdout
     assert [entry["id"] for entry in tiny.sandboxes()] == [kept[1]]
-    subprocess.run([*INSPECT, "sandbox", "cleanup", "moat"], check=True)
-    tiny.assert_nothing_left()
-
-
-def test_cleanup_of_a_sandbox_that_does_not_exist_fails(tiny: Moat) -> None:
-    done = subprocess.run(
-        [*INSPECT, "sandbox", "cleanup", "moat", "ffffffff"],
+    again = subprocess.run(
+        [*INSPECT, "sandbox", "cleanup", "moat", kept[0]],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert "ffffffff" in done.stderr
+    assert again.returncode == 1, "it was removed already"
+    assert kept[0] in again.stderr
+    subprocess.run([*INSPECT, "sandbox", "cleanup", "moat"], check=True)
+    tiny.assert_nothing_left()
 
 
 def test_a_driver_that_is_not_there_yet_says_so(tiny: Moat, tmp_path: Path) -> None:
@@ -161,26 +167,3 @@ def test_a_driver_that_is_not_there_yet_says_so(tiny: Moat, tmp_path: Path) -> N
     assert run.process.returncode != 0
     assert "sandbox proxmox: " in output
     assert "Traceback" not in output
-
-
-@pytest.mark.parametrize("name", ["hello", "files_and_setup", "ctf"])
-def test_examples_on_the_tiny_image(tiny: Moat, tmp_path: Path, name: str) -> None:
-    run = Eval(REPOSITORY / "examples" / f"{name}.py", tmp_path)
-    assert run.accuracy() == 1.0
-    tiny.assert_nothing_left()
-
-
-def test_example_of_snapshots(tiny: Moat, tmp_path: Path) -> None:
-    run = Eval(REPOSITORY / "examples" / "snapshots.py", tmp_path)
-    accuracy = run.accuracy()
-    tiny.assert_nothing_left()
-    # The local driver has no snapshots: the model is told so, and cannot find the secret.
-    assert "the qemu driver has no snapshots" in json.dumps(run.log())
-    assert accuracy == 0.0
-
-
-@pytest.mark.parametrize("name", ["tools", "bash_session", "human"])
-def test_examples_on_debian(debian: Moat, tmp_path: Path, name: str) -> None:
-    run = Eval(REPOSITORY / "examples" / f"{name}.py", tmp_path)
-    assert run.accuracy() == 1.0
-    debian.assert_nothing_left()

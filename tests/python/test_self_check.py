@@ -1,15 +1,18 @@
-"""Inspect's own checks of a sandbox provider, on Debian: as a normal user and as root."""
+"""Inspect's own checks of a sandbox provider, on Debian: as a normal user and as root.
+
+Both users share one VM. The second class is what `user: root` in a specification makes of it: all
+that names no user is root's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
-from inspect_moat import MoatSandboxEnvironment, MoatSandboxEnvironmentConfig
-from real_daemon import Moat
+from inspect_moat import MoatSandboxEnvironment
 
 pytestmark = pytest.mark.anyio
 
@@ -21,30 +24,23 @@ IMPOSSIBLE_FOR_ROOT = {
 }
 
 
-@pytest.fixture(scope="module")
+class RootSandboxEnvironment(MoatSandboxEnvironment):
+    def _args(self, **more: Any) -> dict[str, Any]:
+        return super()._args(**{"user": "root", **more})
+
+
+@pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=["user", "root"])
-async def machine(
-    request: pytest.FixtureRequest, debian: Moat, anyio_backend: str
-) -> AsyncIterator[tuple[str, SandboxEnvironment]]:
-    user = str(request.param)
-    config = MoatSandboxEnvironmentConfig.model_validate(
-        {"vms": [{"source": "debian12", "ram_mb": 1024, "vcpus": 1, "user": user}]}
-    )
-    environments = await MoatSandboxEnvironment.sample_init("self_check", config, {})
-    yield user, environments["default"]
-    await MoatSandboxEnvironment.sample_cleanup("self_check", config, environments, False)
-    debian.assert_nothing_left()
-
-
-@pytest.fixture
-def sandbox_env(
-    request: pytest.FixtureRequest, machine: tuple[str, SandboxEnvironment]
+@pytest.fixture(params=["user", "root"])
+async def sandbox_env(
+    request: pytest.FixtureRequest, debian_machine: MoatSandboxEnvironment
 ) -> SandboxEnvironment:
-    user, environment = machine
-    if user == "root" and request.node.originalname in IMPOSSIBLE_FOR_ROOT:
+    if request.param == "user":
+        return debian_machine
+    if request.node.originalname in IMPOSSIBLE_FOR_ROOT:
         request.node.add_marker(pytest.mark.xfail(strict=True, reason="root may do everything"))
-    return environment
+    known = debian_machine
+    return RootSandboxEnvironment(known._connection, known.sandbox_id, known.vm_name)

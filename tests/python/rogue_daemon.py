@@ -1,4 +1,8 @@
-"""A daemon that speaks the protocol and does what a test tells it to."""
+"""A daemon that does what the real one never does, so that the client can be seen to bear it.
+
+It breaks the protocol, hangs up in the middle of an answer, answers late or not at all. All else is
+tested with the real one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import anyio.abc
 
 from inspect_moat._wire import FrameDecoder, Message, encode_frame
 
-WINDOW = 64 * 1024
+PATIENCE = 60.0
 
 Frame = tuple[Message, bytes]
 
@@ -23,67 +27,68 @@ class Peer:
 
     def __init__(self, stream: anyio.abc.SocketStream) -> None:
         self.stream = stream
-        self.decoder = FrameDecoder()
-        self.frames: list[Frame] = []
-        self.sending = anyio.Lock()
+        self._decoder = FrameDecoder()
+        self._frames: list[Frame] = []
+        self._sending = anyio.Lock()
 
     async def send(self, message: Message, blob: bytes = b"") -> None:
-        async with self.sending:
-            await self.stream.send(b"".join(bytes(part) for part in encode_frame(message, blob)))
+        await self.send_bytes(b"".join(bytes(part) for part in encode_frame(message, blob)))
+
+    async def send_bytes(self, data: bytes) -> None:
+        async with self._sending:
+            await self.stream.send(data)
 
     async def receive(self) -> Frame:
-        while not self.frames:
-            self.frames = self.decoder.feed(await self.stream.receive())
-        return self.frames.pop(0)
+        while not self._frames:
+            self._frames = self._decoder.feed(await self.stream.receive())
+        return self._frames.pop(0)
 
     async def result(self, id: int, **result: Any) -> None:
         await self.send({"type": "result", "id": id, "result": result})
 
-    async def error(self, id: int, kind: str, message: str, **more: Any) -> None:
-        error = {"kind": kind, "message": message, **more}
-        await self.send({"type": "error", "id": id, "error": error})
+    async def error(self, id: int, kind: str, message: str) -> None:
+        await self.send({"type": "error", "id": id, "error": {"kind": kind, "message": message}})
 
 
-Handler = Callable[[Peer, Message, bytes], Coroutine[Any, Any, None]]
+Handler = Callable[[Peer, Message], Coroutine[Any, Any, None]]
 
 
-class FakeDaemon:
-    """Remembers all frames; `handle` decides about the answers."""
+class RogueDaemon:
+    """Remembers all frames; `handle` decides about the answers to requests."""
 
     def __init__(self, handle: Handler) -> None:
         self.handle = handle
         self.seen: list[Message] = []
-        self.changed = anyio.Event()
-        self.connections = 0
         self.protocol = 1
+        self._changed = anyio.Event()
 
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
-        self.connections += 1
         peer = Peer(stream)
         async with stream, anyio.create_task_group() as tasks:
             with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 await self._greet(peer)
                 while True:
-                    message, blob = await peer.receive()
+                    message, _ = await peer.receive()
                     self.seen.append(message)
-                    self.changed.set()
-                    self.changed = anyio.Event()
+                    self._changed.set()
+                    self._changed = anyio.Event()
                     if message["type"] == "request":
-                        tasks.start_soon(self.handle, peer, message, blob)
-                    else:  # input must stay in order
-                        await self.handle(peer, message, blob)
+                        tasks.start_soon(self.handle, peer, message)
             tasks.cancel_scope.cancel()
 
     async def _greet(self, peer: Peer) -> None:
         hello, _ = await peer.receive()
         assert hello["type"] == "hello"
-        answer = {"type": "hello", "protocol": self.protocol, "version": "fake"}
-        await peer.send({**answer, "pid": os.getpid(), "window": WINDOW})
+        answer = {"type": "hello", "protocol": self.protocol, "version": "rogue"}
+        await peer.send({**answer, "pid": os.getpid(), "window": 65536})
+
+    def requests(self, op: str) -> list[Message]:
+        return [message for message in self.seen if message.get("op") == op]
 
     async def wait_for(self, kind: str) -> Message:
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while True:
-                changed = self.changed
+                changed = self._changed
                 found = [message for message in self.seen if message["type"] == kind]
                 if found:
                     return found[0]
@@ -91,9 +96,9 @@ class FakeDaemon:
 
 
 @asynccontextmanager
-async def fake_daemon(directory: Path, handle: Handler) -> AsyncIterator[FakeDaemon]:
+async def rogue_daemon(directory: Path, handle: Handler) -> AsyncIterator[RogueDaemon]:
     """Serve on the socket of the runtime directory `directory` for the duration of the block."""
-    daemon = FakeDaemon(handle)
+    daemon = RogueDaemon(handle)
     listener = await anyio.create_unix_listener(directory / "moat.sock")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, daemon.serve)

@@ -1,0 +1,231 @@
+"""The client and the provider with a daemon that does what no daemon should."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
+from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
+
+from inspect_moat import MoatSandboxEnvironment
+from inspect_moat._connect import connect
+from inspect_moat._errors import MoatError
+from inspect_moat._running import running_sandboxes
+from inspect_moat._wire import Message
+from rogue_daemon import PATIENCE, Peer, RogueDaemon, rogue_daemon
+
+pytestmark = pytest.mark.anyio
+
+BOX: dict[str, Any] = {"sandbox": "3f9a1c20", "vms": [{"name": "only"}]}
+
+
+async def silent(peer: Peer, message: Message) -> None:
+    """Never answers."""
+
+
+def packed(text: bytes, announced: int | None = None) -> bytes:
+    return struct.pack("<II", len(text) if announced is None else announced, 0) + text
+
+
+@pytest.mark.parametrize(
+    "breach",
+    [
+        packed(b'{"type":"result","id":1,"result":{}}')[:-9],
+        packed(b"[nothing,"),
+        packed(b"[]"),
+        packed(b"{}", announced=0xFFFFFFFF),
+        packed(b'{"type":"error","error":{"kind":"limit","message":"go away"}}'),
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"",
+    ],
+    ids=["half", "garbage", "list", "huge", "refusal", "http", "nothing"],
+)
+async def test_a_broken_answer_ends_the_connection_and_all_its_requests(
+    runtime_dir: Path, breach: bytes
+) -> None:
+    async def breaks(peer: Peer, message: Message) -> None:
+        if message["op"] == "break":
+            await peer.send_bytes(breach)
+            await peer.stream.aclose()
+
+    kinds: list[str] = []
+    async with rogue_daemon(runtime_dir, breaks):
+        connection = await connect()
+
+        async def one(op: str) -> None:
+            with pytest.raises(MoatError) as caught:
+                await connection.request(op, {})
+            kinds.append(caught.value.kind)
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                for op in ("wait", "wait", "break"):
+                    tasks.start_soon(one, op)
+        assert kinds == ["unavailable"] * 3
+        assert connection.closed
+        with pytest.raises(MoatError):
+            await connection.request("exec", {})
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"type": "result", "id": 99, "result": {"wrong": 1}},
+        {"type": "news", "id": 1},
+        {"type": "credit", "id": 1, "bytes": "many"},
+        {"type": "progress", "id": 1},
+        {"id": 1},
+        {"type": "news"},
+    ],
+)
+async def test_what_nobody_asked_for_is_ignored(runtime_dir: Path, noise: Message) -> None:
+    async def babble(peer: Peer, message: Message) -> None:
+        await peer.send(noise)
+        await peer.result(message["id"], right=True)
+        await peer.result(message["id"], right=False)
+
+    async with rogue_daemon(runtime_dir, babble):
+        connection = await connect()
+        for _ in range(2):
+            assert (await connection.request("exec", {})).result == {"right": True}
+
+
+@pytest.mark.parametrize("error", [None, 7, {}, {"kind": 7, "message": [], "errno": "two"}])
+async def test_an_error_without_an_explanation_is_still_an_error(
+    runtime_dir: Path, error: object
+) -> None:
+    async def refuse(peer: Peer, message: Message) -> None:
+        await peer.send({"type": "error", "id": message["id"], "error": error})
+
+    async with rogue_daemon(runtime_dir, refuse):
+        with pytest.raises(MoatError) as caught:
+            await (await connect()).request("exec", {})
+    assert caught.value.errno is None
+
+
+async def test_a_daemon_that_never_answers(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inspect_moat._client.TIMEOUT_GRACE", 0.1)
+    async with rogue_daemon(runtime_dir, silent) as daemon:
+        with pytest.raises(MoatError) as caught:
+            await (await connect()).request("exec", {}, timeout=0.1)
+        await daemon.wait_for("cancel")
+    assert caught.value.kind == "timeout"
+
+
+async def test_another_protocol_version_names_the_daemon(runtime_dir: Path) -> None:
+    async with rogue_daemon(runtime_dir, silent) as daemon:
+        daemon.protocol = 2
+        with pytest.raises(MoatError, match=rf"pid {os.getpid()} speaks protocol 2"):
+            await connect()
+
+
+# The provider.
+
+
+async def start_and_cancel(daemon: RogueDaemon) -> None:
+    """Cancel a sample_init as soon as the daemon knows of it."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(MoatSandboxEnvironment.sample_init, "task", None, {})
+        await daemon.wait_for("request")
+        tasks.cancel_scope.cancel()
+
+
+async def test_cancelled_sample_init_waits_for_a_daemon_that_answers_late(
+    runtime_dir: Path,
+) -> None:
+    answered = False
+
+    async def slow(peer: Peer, message: Message) -> None:
+        nonlocal answered
+        await daemon.wait_for("cancel")
+        await anyio.sleep(0.2)
+        answered = True
+        await peer.error(message["id"], "cancelled", "removed")
+
+    async with rogue_daemon(runtime_dir, slow) as daemon:
+        await start_and_cancel(daemon)
+        assert answered, "sample_init came back before the daemon was done"
+        assert running_sandboxes() == {}
+
+
+async def test_sandbox_that_is_made_in_spite_of_the_cancellation_is_removed(
+    runtime_dir: Path,
+) -> None:
+    async def too_late(peer: Peer, message: Message) -> None:
+        if message["op"] == "up":
+            await daemon.wait_for("cancel")
+            await peer.result(message["id"], **BOX)
+        else:
+            await peer.result(message["id"])
+
+    async with rogue_daemon(runtime_dir, too_late) as daemon:
+        await start_and_cancel(daemon)
+    assert [request["args"] for request in daemon.requests("rm")] == [
+        {"sandboxes": [BOX["sandbox"]]}
+    ]
+
+
+@pytest.mark.parametrize(("retry", "timeouts"), [(True, [90, 60, 30]), (False, [90])])
+async def test_exec_without_any_answer_is_tried_again_with_less_time(
+    runtime_dir: Path, retry: bool, timeouts: list[int]
+) -> None:
+    async def too_late(peer: Peer, message: Message) -> None:
+        if message["op"] == "up":
+            await peer.result(message["id"], **BOX)
+        else:
+            await peer.error(message["id"], "timeout", "the deadline passed")
+
+    async with rogue_daemon(runtime_dir, too_late) as daemon:
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        with pytest.raises(TimeoutError):
+            await environments["default"].exec(["a"], timeout=90, timeout_retry=retry)
+    assert [request["args"]["timeout"] for request in daemon.requests("exec")] == timeouts
+
+
+async def test_a_lost_daemon_makes_its_environments_unavailable_but_not_the_next(
+    runtime_dir: Path,
+) -> None:
+    async def hang_up(peer: Peer, message: Message) -> None:
+        if message["op"] == "up":
+            await peer.result(message["id"], **BOX)
+        elif message["args"].get("argv") == ["last words"]:
+            await peer.send({"type": "data", "id": message["id"], "stream": "stdout"}, b"...")
+            await peer.stream.aclose()
+        else:
+            exit = {"exit_code": 0, "signal": 0, "timed_out": False}
+            await peer.result(message["id"], **exit)
+
+    async with rogue_daemon(runtime_dir, hang_up):
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        lost = environments["default"]
+        for command in ("last words", "true"):
+            with pytest.raises(SandboxUnavailableError):
+                await lost.exec([command])
+        with pytest.raises(SandboxUnavailableError):
+            await lost.read_file("f")
+        with pytest.raises(SandboxUnavailableError):
+            await lost.write_file("f", "")
+        with pytest.raises(ConnectionError):
+            await lost.connection()
+        await MoatSandboxEnvironment.sample_cleanup("task", None, environments, False)
+        again = await MoatSandboxEnvironment.sample_init("task", None, {})
+        assert (await again["default"].exec(["true"])).success
+
+
+async def test_a_file_larger_than_asked_for_is_refused(runtime_dir: Path) -> None:
+    async def generous(peer: Peer, message: Message) -> None:
+        if message["op"] == "read":
+            await peer.send({"type": "data", "id": message["id"], "stream": "body"}, b"12345")
+        await peer.result(message["id"], **BOX)
+
+    async with rogue_daemon(runtime_dir, generous):
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        with override_sandbox_output_limit(4), pytest.raises(OutputLimitExceededError):
+            await environments["default"].read_file("f")
