@@ -112,13 +112,14 @@ def test_killed_in_the_middle(
     tiny: Moat, tmp_path: Path, number: signal.Signals, state: str, at_once: int
 ) -> None:
     options = ("-T", "samples=20", "-T", "seconds=600", "--max-sandboxes", str(at_once))
-    run = many(tmp_path, *options)
+    # a VM from a template is there before one can see that it is being made
+    run = many(tmp_path, *options, "-T", f"warm={'false' if state == 'creating' else 'true'}")
 
     def two_there() -> bool:
         return len([entry for entry in tiny.sandboxes() if entry["state"] == state]) >= 2
 
     wait_until(two_there, f"no two sandboxes were {state}")
-    assert tiny.vm_processes() != []
+    wait_until(lambda: tiny.vm_processes() != [], "no VM was started")
     run.process.send_signal(number)
     run.finish()
     tiny.assert_nothing_left()

@@ -9,9 +9,10 @@ from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 
 from inspect_moat import MoatSandboxEnvironmentConfig
 
-TINY = MoatSandboxEnvironmentConfig.model_validate(
-    {"vms": [{"source": "tiny", "ram_mb": 256, "vcpus": 1}]}
-)
+
+def tiny(warm: bool) -> MoatSandboxEnvironmentConfig:
+    vm = {"source": "tiny", "ram_mb": 256, "vcpus": 1, "warm": warm}
+    return MoatSandboxEnvironmentConfig.model_validate({"vms": [vm]})
 
 
 @solver
@@ -36,7 +37,7 @@ def alone() -> Scorer:
 
 
 @task
-def many(samples: int = 1, seconds: float = 0, setup: str = "") -> Task:
+def many(samples: int = 1, seconds: float = 0, setup: str = "", warm: bool = True) -> Task:
     return Task(
         dataset=[
             Sample(id=f"s{i}", input="-", setup=setup or None, metadata={"number": i})
@@ -44,5 +45,5 @@ def many(samples: int = 1, seconds: float = 0, setup: str = "") -> Task:
         ],
         solver=work(seconds),
         scorer=alone(),
-        sandbox=SandboxEnvironmentSpec("moat", TINY),
+        sandbox=SandboxEnvironmentSpec("moat", tiny(warm)),
     )
