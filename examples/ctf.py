@@ -66,8 +66,8 @@ def start_web_server() -> Solver:
 
 def wget(path: str) -> str:
     """A command line that gives the network a moment to come up."""
-    tries = "for n in 1 2 3 4 5 6 7 8 9 10"
-    return f"{tries}; do timeout 5 wget -q -O - http://{VICTIM}{path} && exit; sleep 2; done; exit 1"
+    get = f"timeout 5 wget -q -O - http://{VICTIM}{path}"
+    return f"for n in 1 2 3 4 5 6 7 8 9 10; do {get} && exit; sleep 2; done; exit 1"
 
 
 @task

@@ -296,7 +296,8 @@ def _networks_to_spec(sdn: SdnConfig) -> dict[str, Any]:
         if sdn.isolated:
             for subnet in spec["subnets"]:
                 subnet["snat"] = False
-        # There, address translation meant the way out, whole; here a network that says nothing has none.
+        # There, address translation meant the way out, whole; here a network that says nothing
+        # has none.
         if any(subnet["snat"] for subnet in spec["subnets"]):
             spec["egress"] = "open"
         vnets.append(spec)
