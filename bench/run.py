@@ -84,12 +84,19 @@ def bench_proxmox() -> None:
     proxmox_create.run()
 
 
+def bench_net() -> None:
+    from net import run
+
+    run()
+
+
 BENCHES: dict[str, Callable[[], None]] = {
     "exec": bench_exec,
     "files": bench_files,
     "memory": bench_memory,
     "inspect": bench_inspect,
     "proxmox": bench_proxmox,
+    "net": bench_net,
 }
 
 

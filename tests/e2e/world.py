@@ -84,7 +84,8 @@ class Namespace:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
         self.process.stdout.readline()  # it is there, so the namespaces are
@@ -108,7 +109,8 @@ class Namespace:
             text=True,
         )
         self.children.append(server)
-        assert server.stdout and server.stdout.readline() == "ready\n"
+        assert server.stdout
+        assert server.stdout.readline() == "ready\n"
 
     def close(self) -> None:
         for child in (*self.children, self.process):
@@ -144,7 +146,7 @@ class World:
         program = (
             "import socket,sys\n"
             f"c=socket.create_connection(({address!r},{port}),5)\n"
-            "c.sendall(b'hi')\nd=b''\nwhile (p:=c.recv(100)): d+=p\nprint(d.decode())"
+            "c.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\nd=b''\nwhile (p:=c.recv(100)): d+=p\nprint(d.decode())"
         )
         command = [*self.host.enter(), sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ from inspect_ai.util import (
     SandboxEnvironmentLimits,
     trace_action,
 )
+from inspect_ai.util._sandbox.environment import HostMapping, PortMapping
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
@@ -351,7 +352,26 @@ class VmSandboxEnvironment(SandboxEnvironment):
             type=self.provider,
             command=_shell_command(self.sandbox_id, self.vm_name, user),
             container=self.sandbox_id,
+            ports=await self._ports(),
         )
+
+    async def _ports(self) -> list[PortMapping] | None:
+        """What `moat forward` made of this VM's ports; None if there are none."""
+        try:
+            reply = await self._connection.request(
+                "net.show", {"sandbox": self.sandbox_id}, timeout=QUERY_TIMEOUT
+            )
+        except MoatError:
+            return None  # a driver or a sandbox without networks to look into
+        return [
+            PortMapping(
+                container_port=one["port"],
+                protocol="tcp",
+                mappings=[HostMapping(host_ip=one["host"], host_port=one["host_port"])],
+            )
+            for one in reply.result.get("forwards", ())
+            if one["vm"] == self.vm_name
+        ] or None
 
     async def running_vm(self) -> dict[str, Any]:
         """What the daemon knows of the VM.

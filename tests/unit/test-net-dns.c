@@ -1,0 +1,147 @@
+/* DNS messages, and what a zone answers, refuses and asks the outside. */
+#include "net/zone.h"
+
+#include "tap.h"
+#include "util/auto.h"
+#include "util/json.h"
+
+static const uint8_t query_of_example[] = "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"
+					  "\x07"
+					  "eXample"
+					  "\x03"
+					  "org"
+					  "\x00\x00\x01\x00\x01";
+
+static struct bytes query(void)
+{
+	return (struct bytes){query_of_example, sizeof(query_of_example) - 1};
+}
+
+static void test_messages(void)
+{
+	struct dns_question q;
+	struct dns_answer a;
+	auto_buf struct buf out = {0};
+	struct err e;
+	uint8_t bad[64];
+
+	OK(dns_parse_query(query(), &q, &e) == 0);
+	tap_str(q.name, "example.org", "names are lower case");
+	OK(q.id == 0x1234 && q.type == DNS_A);
+	OK(dns_make_answer(query(), &q, DNS_OK, 0x0a000001, NULL, &out, &e) == 0);
+	OK(dns_parse_answer(buf_bytes(&out), &q, &a, &e) == 0);
+	OK(a.n_addrs == 1 && a.addrs[0] == 0x0a000001 && a.rcode == DNS_OK);
+	q.id++;
+	OK(dns_parse_answer(buf_bytes(&out), &q, &a, &e) < 0); /* to another question */
+	for (size_t n = 0; n < query().len; n++)
+		if (dns_parse_query((struct bytes){query().p, n}, &q, &e) == 0)
+			tap_ok(0, "a query of %zu bytes is accepted", n);
+	memcpy(bad, query().p, query().len);
+	bad[12] = 0xc0; /* a pointer in the question, to itself */
+	bad[13] = 12;
+	OK(dns_parse_query((struct bytes){bad, query().len}, &q, &e) < 0);
+	memcpy(bad, query().p, query().len);
+	bad[2] = 0x80; /* an answer */
+	OK(dns_parse_query((struct bytes){bad, query().len}, &q, &e) < 0);
+}
+
+static void test_names(void)
+{
+	uint32_t addr = 0;
+
+	OK(dns_name_matches("example.org", "Example.org"));
+	OK(!dns_name_matches("www.example.org", "example.org"));
+	OK(dns_name_matches("a.b.example.org", "*.example.org"));
+	OK(!dns_name_matches("example.org", "*.example.org"));
+	OK(!dns_name_matches("badexample.org", "*.example.org"));
+	OK(dns_reverse_name("1.2.0.10.in-addr.arpa", &addr) && addr == 0x0a000201);
+	OK(!dns_reverse_name("1.2.0.256.in-addr.arpa", &addr));
+	OK(!dns_reverse_name("1.2.3.in-addr.arpa", &addr));
+}
+
+static bool is_host(void *arg, uint32_t addr)
+{
+	(void)arg;
+	return addr == 0xc6336402; /* 198.51.100.2 */
+}
+
+static int ask(struct zone *z, const char *name, uint16_t type, enum zone_verdict *ret_verdict)
+{
+	struct dns_question q = {.type = type, .end = 12};
+	auto_buf struct buf out = {0};
+	struct err e;
+
+	snprintf(q.name, sizeof(q.name), "%s", name);
+	if (zone_answer(z, query(), &q, ret_verdict, &out, &e) < 0)
+		return -1;
+	return out.len ? buf_data(&out)[3] & 0x0f : -2;
+}
+
+static void test_zone(void)
+{
+	auto_json json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:{s:s}, s:[ss], s:[s], s:[]}",
+		"vnet", "lan", "set", "dns0", "way_out", 1, "open", 0, "names", "victim",
+		"10.1.0.2", "domains", "mirror.example", "*.forge.example", "cidrs", "10.5.0.0/16",
+		"listen");
+	struct zone z = {0};
+	enum zone_verdict v;
+	struct err e;
+
+	OK(zone_load(&z, j, &e) == 0);
+	OK(ask(&z, "victim", DNS_A, &v) == DNS_OK && v == ZONE_ANSWERED);
+	OK(ask(&z, "victim.internal", DNS_A, &v) == DNS_OK && v == ZONE_ANSWERED);
+	OK(ask(&z, "victim.example", DNS_A, &v) == DNS_REFUSED);
+	OK(ask(&z, "nobody", DNS_A, &v) == DNS_NXDOMAIN);
+	OK(ask(&z, "2.0.1.10.in-addr.arpa", DNS_PTR, &v) == DNS_OK && v == ZONE_ANSWERED);
+	OK(ask(&z, "mirror.example", DNS_A, &v) == -2 && v == ZONE_ASK_OUTSIDE);
+	OK(ask(&z, "mirror.example", DNS_AAAA, &v) == DNS_OK && v == ZONE_ANSWERED);
+	OK(ask(&z, "www.mirror.example", DNS_A, &v) == DNS_REFUSED);
+	OK(ask(&z, "www.forge.example", DNS_A, &v) == -2 && v == ZONE_ASK_OUTSIDE);
+	OK(ask(&z, "www.forge.example?", DNS_A, &v) == DNS_REFUSED); /* no host name's byte */
+	OK(z.refused == 3 && z.n_refusals == 3);
+	for (unsigned i = 0; i < 2 * ZONE_REFUSALS_MAX; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "n%u.example", i);
+		zone_refuse(&z, name, "x");
+	}
+	OK(z.n_refusals == ZONE_REFUSALS_MAX);
+	zone_free(&z);
+}
+
+static void test_answers(void)
+{
+	static const struct {
+		uint32_t addr;
+		bool fine;
+	} rows[] = {
+		{0xcb00710a, true},  /* 203.0.113.10 */
+		{0xa9fea9fe, false}, /* metadata */
+		{0xa83f8110, false},
+		{0x646464c8, false},
+		{0x7f000001, false},
+		{0xc6336402, false}, /* the host */
+		{0x0a010001, false}, /* private */
+		{0x0a050001, true},  /* private, but named by the policy */
+		{0xc0a80001, false},
+		{0xe0000001, false},
+	};
+	struct ipv4_net named = {0x0a050000, 16};
+	struct zone z = {.cidrs = &named, .n_cidrs = 1};
+
+	for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+		struct dns_answer a = {.n_addrs = 2, .addrs = {0xcb00710a, rows[i].addr}};
+
+		tap_ok(zone_accepts(&z, &a, is_host, NULL) == rows[i].fine, "address %08x",
+			rows[i].addr);
+	}
+}
+
+int main(void)
+{
+	test_messages();
+	test_names();
+	test_zone();
+	test_answers();
+	return tap_done();
+}
