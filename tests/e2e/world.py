@@ -146,7 +146,8 @@ class World:
         program = (
             "import socket,sys\n"
             f"c=socket.create_connection(({address!r},{port}),5)\n"
-            "c.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\nd=b''\nwhile (p:=c.recv(100)): d+=p\nprint(d.decode())"
+            "c.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\n"
+            "d=b''\nwhile (p:=c.recv(100)): d+=p\nprint(d.decode())"
         )
         command = [*self.host.enter(), sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
