@@ -4,6 +4,7 @@
  * sshd was killed), the next operation makes a new one, asking Vagrant again where the machine is
  * if need be.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +177,7 @@ static int connect_to(
 	for (;;) {
 		if (connect_once(vm, &boot, ret, e) == 0)
 			return 0;
-		if (e->kind != ERR_UNAVAILABLE)
+		if (e->kind != ERR_UNAVAILABLE || e->sys == EKEYREJECTED)
 			return -1;
 		last = *e;
 		if (op_pause(&boot, AGAIN, e) < 0 || ask_vagrant(vm, &boot, e) < 0) {

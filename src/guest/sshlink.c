@@ -174,11 +174,12 @@ static int check_host_key(struct sshlink *l, const char *expected,
 		return err_oom(e);
 	snprintf(ret, SSHLINK_HOST_KEY_MAX, "%s", text);
 	ssh_string_free_char(text);
-	if (*expected && strcmp(expected, ret) != 0)
-		return err_set(e, ERR_UNAVAILABLE,
-			"the SSH host key is %s, it was %s: this is another machine", ret,
-			expected);
-	return 0;
+	if (!*expected || strcmp(expected, ret) == 0)
+		return 0;
+	err_set(e, ERR_UNAVAILABLE, "the SSH host key is %s, it was %s: this is another machine",
+		ret, expected);
+	e->sys = EKEYREJECTED;
+	return -1;
 }
 
 /* 1: in; 0: the key will not do. */

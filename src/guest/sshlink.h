@@ -25,7 +25,8 @@ struct sshlink_to {
 
 struct sshlink;
 
-/* ret_host_key: what to expect the next time. ERR_UNAVAILABLE: cannot be reached (now). */
+/* ret_host_key: what to expect the next time. ERR_UNAVAILABLE: cannot be reached (now); with
+ * EKEYREJECTED in e->sys: it has another host key, and waiting will not help. */
 int sshlink_open(const struct op *op, const struct sshlink_to *to, struct sshlink **ret,
 	char ret_host_key[static SSHLINK_HOST_KEY_MAX], struct err *e);
 void sshlink_close(struct sshlink *l); /* NULL is fine */

@@ -1,0 +1,136 @@
+"""One sandbox of two Vagrant machines, used in every way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from inspect_ai.util import SandboxEnvironment
+from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+from vagrant_home import TIMEOUT, VagrantHome
+
+from inspect_moat import VagrantSandboxEnvironment
+from inspect_moat._connect import connect
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+async def sandbox_env(home: VagrantHome, lab: str) -> SandboxEnvironment:
+    """For Inspect's own checks, which are imported above: as the user `vagrant`."""
+    return VagrantSandboxEnvironment(await connect(), lab, "attacker")
+
+
+def test_machines_by_name_the_default_one_first(home: VagrantHome, lab: str) -> None:
+    sandbox = home.sandbox(lab)
+    assert sandbox["driver"] == "vagrant"
+    assert [vm["name"] for vm in sandbox["vms"]] == ["attacker", "web"]
+    assert [vm["default"] for vm in sandbox["vms"]] == [True, False]
+    assert {vm["user"] for vm in sandbox["vms"]} == {"vagrant"}
+    assert {vm["way"] for vm in sandbox["vms"]} == {"runner"}
+    # the suffix, which the Vagrantfile used, is Vagrant's business
+    assert [vm["known_as"] for vm in sandbox["vms"]] == [f"attacker-{lab}", f"web-{lab}"]
+    assert lab in home.ok("ls")
+
+
+def test_commands(home: VagrantHome, lab: str) -> None:
+    assert home.exec(lab, "whoami") == "vagrant"
+    assert home.exec(lab, "pwd") == "/home/vagrant"
+    assert home.ok("exec", "-u", "root", lab, "--", "id", "-u") == "0"
+    assert home.ok("exec", "-u", "nobody", lab, "--", "whoami") == "nobody"
+    shown = home.ok("exec", "-w", "/usr", "-e", "A=b c", lab, "--", "sh", "-c", 'pwd; echo "$A"')
+    assert shown == "/usr\nb c"
+    assert home.run("exec", lab, "--", "sh", "-c", "exit 70").returncode == 70
+    assert home.run("exec", lab, "--", "no-such-program").returncode == 127
+    content = bytes(range(256)) * 4096
+    done = home.run("exec", "-i", lab, "--", "cat", input=content, text=False, timeout=TIMEOUT)
+    assert done.stdout == content
+
+
+def test_files(home: VagrantHome, lab: str, tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "there").write_bytes(content)
+    home.ok("cp", str(tmp_path / "there"), f"{lab}:/tmp/x", timeout=TIMEOUT)
+    home.ok("cp", f"{lab}:/tmp/x", str(tmp_path / "back"), timeout=TIMEOUT)
+    assert (tmp_path / "back").read_bytes() == content
+
+
+def test_many_commands_at_once(home: VagrantHome, lab: str) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        outputs = pool.map(lambda n: home.exec(lab, "echo", str(n)), range(40))
+    assert list(outputs) == [str(n) for n in range(40)]
+
+
+def test_one_machine_attacks_the_other(home: VagrantHome, lab: str) -> None:
+    """The flag came from the environment of this sandbox alone."""
+    lines = home.exec(lab, "ip", "-4", "-o", "addr", "show", "dev", "eth0", vm="web")
+    address = lines.split()[3].split("/")[0]
+    assert home.exec(lab, "wget", "-qO-", f"http://{address}:8080/flag") == "first"
+
+
+def test_vagrant_itself_still_works(home: VagrantHome, lab: str) -> None:
+    vm = home.sandbox(lab)["vms"][0]
+    done = subprocess.run(
+        ["vagrant", "ssh", vm["known_as"], "-c", "echo $((6 * 7))"],
+        env={**os.environ, "VAGRANT_CWD": vm["place"], "INSPECT_VM_SUFFIX": f"-{lab}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.stdout.strip() == "42", done.stderr
+    assert "Machine booted and ready" in home.ok("logs", lab)
+
+
+async def test_connection(sandbox_env: SandboxEnvironment, lab: str) -> None:
+    assert isinstance(sandbox_env, VagrantSandboxEnvironment)
+    assert (await sandbox_env.connection()).command.endswith(f"shell --vm attacker {lab}")
+    command = await sandbox_env.vagrant_ssh_command()
+    assert command.endswith(f"vagrant ssh attacker-{lab}")
+    assert f"/moat-{lab}" in command
+
+
+def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
+    slow = home.start("exec", lab, "--", "sleep", "1000")
+    home.wait_until(lambda: "sleep 1000" in home.exec(lab, "ps"), "the command should run")
+    cut = "ps | awk '/[s]shd: vagrant/ { print $1 }' | xargs kill"
+    home.run("exec", "-u", "root", lab, "--", "sh", "-c", cut, timeout=TIMEOUT)
+    assert slow.wait(TIMEOUT) != 0
+    assert home.exec(lab, "echo", "again") == "again"
+
+
+def test_snapshots(home: VagrantHome, lab: str) -> None:
+    home.exec(lab, "sh", "-c", "echo before >/tmp/state")
+    home.ok("snapshot", lab, "one", timeout=TIMEOUT)
+    home.exec(lab, "sh", "-c", "echo after >/tmp/state")
+    home.ok("restore", lab, "one", timeout=TIMEOUT)
+    assert home.exec(lab, "cat", "/tmp/state") == "before"
+    guest, here = int(home.exec(lab, "date", "+%s")), time.time()
+    assert abs(guest - here) < 60
+    assert "nosuch" in home.fails("restore", lab, "nosuch", timeout=TIMEOUT)
+
+
+def test_another_host_key_is_another_machine(home: VagrantHome, lab: str) -> None:
+    change = (
+        "cd /etc/ssh && mv host_key keep && mv host_key.pub keep.pub && "
+        "ssh-keygen -q -t ed25519 -N '' -f host_key && "
+        "ps | awk '/[s]shd/ { print $1 }' | xargs kill"
+    )
+    home.run("exec", "--vm", "web", "-u", "root", lab, "--", "sh", "-c", change, timeout=TIMEOUT)
+    done = home.run("exec", "--vm", "web", "--timeout", "60", lab, "--", "true", timeout=TIMEOUT)
+    assert done.returncode != 0
+    assert "host key" in done.stderr
+
+
+def test_a_machine_that_was_shut_down(home: VagrantHome, lab: str) -> None:
+    domain = next(name for name in home.domains() if f"attacker-{lab}" in name)
+    subprocess.run(["virsh", "-q", "destroy", domain], check=True)
+    home.run("exec", lab, "--", "true", timeout=TIMEOUT)  # may be the one that notices
+    message = home.fails("exec", lab, "--", "true", timeout=TIMEOUT)
+    assert "not running" in message
+    assert home.sandbox(lab)["vms"][0]["state"] == "dead"

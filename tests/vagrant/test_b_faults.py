@@ -1,0 +1,107 @@
+"""What goes wrong, and what is left of it: nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from home import kill
+from vagrant_home import FILES, TIMEOUT, VagrantHome
+
+INSPECT = [sys.executable, "-m", "inspect_ai"]
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def log_of(home: VagrantHome) -> str:
+    logs = list(home.cache.glob("*/.moat-vagrant.log")) if home.cache.exists() else []
+    return logs[0].read_text(errors="replace") if logs else ""
+
+
+def vagrants(home: VagrantHome) -> list[int]:
+    return [
+        pid
+        for pid, args in home.processes().items()
+        if "vagrant" in args and " up " in f"{args} " and " guard " not in args
+    ]
+
+
+def test_after_a_crash_of_the_daemon_inspect_cleans_up(home: VagrantHome, lab: str) -> None:
+    """The sandbox of the other tests: its daemon dies, its machines do not."""
+    home.kill_daemon()
+    assert home.domains()
+    done = subprocess.run(
+        [*INSPECT, "sandbox", "cleanup", "vagrant", lab],
+        env=home.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert lab in done.stdout
+    home.wait_until_clean()
+
+
+def test_errors_name_the_cause(home: VagrantHome, tmp_path: Path) -> None:
+    broken = write(tmp_path / "Vagrantfile.broken", "Vagrant.configure('2') do |config|\n")
+    assert "syntax error" in home.fails("up", broken, timeout=TIMEOUT)
+    box = 'config.vm.box = "no/such-box"; config.vm.box_url = "file:///nowhere"'
+    text = f'Vagrant.configure("2") {{ |config| {box} }}\n'
+    nobox = write(tmp_path / "Vagrantfile.nobox", text)
+    message = home.fails("up", nobox, timeout=TIMEOUT)
+    assert "nowhere" in message or "no/such-box" in message
+    assert "no such file" in home.fails("up", str(tmp_path / "Vagrantfile")).lower()
+    home.env["PATH"], path = "/nowhere", home.env["PATH"]
+    try:
+        assert "doctor vagrant" in home.fails("up", str(FILES / "Vagrantfile.single"))
+    finally:
+        home.env["PATH"] = path
+    home.wait_until_clean()
+
+
+def test_doctor(home: VagrantHome) -> None:
+    report = home.ok("doctor", "vagrant", timeout=TIMEOUT)
+    assert "vagrant-libvirt" in report
+    assert "libvirt" in report
+
+
+@pytest.mark.parametrize("victim", ["daemon", "client", "vagrant"])
+def test_a_kill_while_machines_are_made(home: VagrantHome, victim: str) -> None:
+    client = home.start("up", str(FILES / "Vagrantfile.single"))
+    home.wait_until(lambda: "Starting domain" in log_of(home), "it should have started")
+    if victim == "daemon":
+        home.kill_daemon()
+    elif victim == "client":
+        client.send_signal(signal.SIGKILL)
+    else:
+        for pid in vagrants(home):
+            kill(pid)
+    client.wait(TIMEOUT)
+    assert client.returncode != 0
+    home.ok("gc", timeout=TIMEOUT)  # the next daemon, if it was killed
+    home.wait_until_clean()
+
+
+def test_interrupted_while_waiting_for_a_turn(home: VagrantHome) -> None:
+    first = home.start("up", "--attach", str(FILES / "Vagrantfile.single"))
+    home.wait_until(lambda: bool(vagrants(home)), "the first one should be going up")
+    home.env["INSPECT_MAX_VAGRANT_STARTUPS"] = "1"
+    try:
+        second = home.start("up", str(FILES / "Vagrantfile.single"))
+        home.wait_until(lambda: len(list(home.cache.iterdir())) == 2, "the second one should wait")
+        assert len(vagrants(home)) == 1
+        os.kill(second.pid, signal.SIGINT)
+        assert second.wait(TIMEOUT) != 0
+    finally:
+        del home.env["INSPECT_MAX_VAGRANT_STARTUPS"]
+    first.send_signal(signal.SIGINT)
+    first.wait(TIMEOUT)
+    home.wait_until_clean()
