@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from start import bench_clones, bench_start
 from vm import BenchVm, Home, report, timed
 
 SIZE = 50 * 1024 * 1024
@@ -68,6 +69,7 @@ def bench_memory() -> None:
         report("daemon_kb_per_sandbox", [max(each, 0.001)], qemus, "KB")
     finally:
         home.close()
+    bench_clones()
 
 
 def bench_inspect() -> None:
@@ -100,6 +102,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "exec": bench_exec,
     "files": bench_files,
     "memory": bench_memory,
+    "start": bench_start,
     "inspect": bench_inspect,
     "net": bench_net,
     "proxmox": bench_proxmox,

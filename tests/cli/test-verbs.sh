@@ -69,12 +69,15 @@ check "leaves no file" test ! -e none.png
 # what else there is to say
 expect "detach of what is detached" 0 detach $id
 expect "detach of none" 3 detach zzzz
-expect "an unsupported operation" 1 snapshot $id clean
-says "says so" err "the qemu driver has no snapshots"
-expect "its counterpart" 1 restore $id clean
-says "says so, too" err "the qemu driver has no snapshots"
-expect "an unsupported operation, as JSON" 1 snapshot --json $id clean
-check "is an error document, too" json "$tmp/out" "d['error']['kind'] == 'unsupported'"
+expect "restore of what was never saved" 3 restore $id clean
+says "says so" err "has no snapshot clean"
+expect "a snapshot" 0 snapshot $id clean
+expect "is listed" 0 snapshots $id
+says "by its name" out "^clean "
+expect "its counterpart" 0 restore $id clean
+expect "a snapshot can be forgotten" 0 snapshot --remove $id clean
+expect "restore after that, as JSON" 3 restore --json $id clean
+check "is an error document, too" json "$tmp/out" "d['error']['kind'] == 'not_found'"
 expect "snapshot of none" 3 snapshot zzzz clean
 expect "doctor of one driver" 0 doctor qemu
 says "shows its checks" out "^ok  *qemu  *qemu-img"
@@ -112,7 +115,7 @@ assert sys.argv[2] in text and max(len(line) for line in text.splitlines()) <= 5
 	check "and have colours" grep -qF "${esc}[32m$id" "$tmp/tty"
 	script -qec "$MOAT ls" /dev/null >"$tmp/tty" </dev/null
 	check "not with NO_COLOR" sh -c "grep -q $id '$tmp/tty' && ! grep -q '$esc' '$tmp/tty'"
-	script -qec "$MOAT logs $id" /dev/null >"$tmp/tty" </dev/null
+	script -qec "$MOAT logs --vm screen $id" /dev/null >"$tmp/tty" </dev/null
 	check "on a terminal, logs are escaped" grep -q 'boot\\x1b\[2J' "$tmp/tty"
 	script -qec "$MOAT screenshot --vm screen $id -" /dev/null >"$tmp/tty" </dev/null
 	check "and pictures do not belong there" grep -q "name a file" "$tmp/tty"

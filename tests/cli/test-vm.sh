@@ -6,8 +6,11 @@
 use_sandbox
 cd "$tmp" || exit 1
 
+# One that takes its time: it boots.
+echo '{"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "warm": false}]}' >cold.json
+
 begin_up() { # ARGUMENT...: `up` beside us, until its machine runs; the sandbox is in $new
-	background up --ram 192 --vcpus 1 "$@" tiny
+	background up "$@" cold.json
 	wait_for grep -q "waiting for default" "$tmp/err"
 	new=$(moat ls -q | grep -v "^$id$")
 }

@@ -20,6 +20,7 @@ from ._providers import (
     VagrantSandboxEnvironment,
 )
 from ._sandbox import VmSandboxEnvironment
+from ._tools import restore_snapshot, save_snapshot
 from ._version import __version__
 
 __all__ = [
@@ -40,4 +41,6 @@ __all__ = [
     "VmSource",
     "Vnet",
     "__version__",
+    "restore_snapshot",
+    "save_snapshot",
 ]

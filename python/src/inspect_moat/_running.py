@@ -17,6 +17,7 @@ class RunningSandbox:
     sample: str
     epoch: str
     vms: list[str]
+    parent: str = ""  # the sandbox of which it is a copy
 
 
 @dataclass

@@ -183,6 +183,9 @@ class VmSandboxEnvironment(SandboxEnvironment):
             entry = running.pop(sandbox_id, None)
             if entry is not None:
                 await _remove(entry)
+            for fork in [fork for fork in running.values() if fork.parent == sandbox_id]:
+                del running[fork.id]
+                await _remove(fork)
 
     @classmethod
     @override
@@ -409,6 +412,67 @@ class VmSandboxEnvironment(SandboxEnvironment):
             NotImplementedError: the driver cannot do it.
         """
         await self._snapshot("restore", snapshot_name)
+
+    async def list_snapshots(self) -> list[str]:
+        """The names of the snapshots, the oldest first."""
+        try:
+            reply = await self._connection.request("snapshots", {"sandbox": self.sandbox_id})
+        except MoatError as ex:
+            raise to_exception(ex) from ex
+        found = sorted(reply.result["snapshots"], key=lambda s: int(s["created_us"]))
+        return [str(snapshot["name"]) for snapshot in found]
+
+    async def remove_snapshot(self, snapshot_name: str) -> None:
+        """Forget a snapshot.
+
+        Raises:
+            LookupError: there is none of that name.
+        """
+        await self._snapshot("snapshot.rm", snapshot_name)
+
+    async def fork(self, n: int = 1) -> list[dict[str, SandboxEnvironment]]:
+        """Copy the running sandbox, VMs and networks together, n times: all copies, or none.
+
+        Each copy is what Inspect would get for a sandbox: its VMs by name, with "default" first.
+        Inside, names and addresses are those of the original. The copies are removed with the
+        sample, unless `remove_fork` did it before.
+
+        Raises:
+            NotImplementedError: the driver cannot do it.
+        """
+        try:
+            with trace_action(logger, TRACE, f"fork {self.sandbox_id} {n}"):
+                reply = await self._connection.request("fork", {"sandbox": self.sandbox_id, "n": n})
+        except MoatError as ex:
+            raise to_exception(ex) from ex
+        running = running_sandboxes()
+        mine = running.get(self.sandbox_id)
+        copies = []
+        for one in reply.result["sandboxes"]:
+            running[one["sandbox"]] = RunningSandbox(
+                str(one["sandbox"]),
+                self.provider,
+                self._connection,
+                mine.sample if mine else "",
+                mine.epoch if mine else "",
+                [str(vm["name"]) for vm in one["vms"]],
+                parent=(mine.parent or mine.id) if mine else self.sandbox_id,
+            )
+            copies.append(self._environments(self._connection, one["sandbox"], one["vms"]))
+        return copies
+
+    async def remove_fork(self) -> None:
+        """Remove the sandbox that this VM is in, if it is a copy that `fork` made.
+
+        Raises:
+            ValueError: it is no copy: Inspect itself removes it.
+        """
+        running = running_sandboxes()
+        mine = running.get(self.sandbox_id)
+        if mine is None or not mine.parent:
+            raise ValueError(f"{self.sandbox_id} is no copy of a sandbox")
+        del running[self.sandbox_id]
+        await _remove(mine)
 
     async def _snapshot(self, op: str, name: str) -> None:
         try:
