@@ -29,7 +29,7 @@ def vagrants(home: VagrantHome) -> list[int]:
     return [
         pid
         for pid, args in home.processes().items()
-        if "vagrant" in args and " up " in f"{args} " and " guard " not in args
+        if "vagrant up " in args and "--machine-readable" in args and " guard " not in args
     ]
 
 
