@@ -1,0 +1,82 @@
+"""Inspect's own checks of a sandbox provider, on a Proxmox server: a real VM, as root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from inspect_ai.util import SandboxEnvironment
+from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+from lives import TAG, fill
+from server import PveServer
+
+from inspect_moat import ProxmoxSandboxEnvironment
+from inspect_moat._proxmox_config import ProxmoxSandboxEnvironmentConfig
+
+pytestmark = pytest.mark.anyio
+
+# These carry 50 MiB, which takes minutes in the pieces of 45 KB that the agent takes.
+del test_exec_input_large, test_read_and_write_large_file_binary  # noqa: F821
+
+# Root reads and writes whatever the permissions say. docs/inspect.md names these.
+IMPOSSIBLE_FOR_ROOT = {
+    "test_read_file_not_allowed",
+    "test_write_text_file_without_permissions",
+    "test_write_binary_file_without_permissions",
+}
+
+
+# The tiny image has no programs that manage users; busybox's own would be like this one.
+ADD_USER = """#!/bin/sh
+[ "$1" = --help ] && { echo BusyBox; exit 0; }
+echo "$2:x:1234:1234::/home/$2:/bin/sh" >>/etc/passwd
+mkdir -p "/home/$2" && chown 1234:1234 "/home/$2"
+"""
+DEL_USER = """#!/bin/sh
+sed -i "/^$2:/d" /etc/passwd; rm -rf "/home/$2"
+"""
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
+    """A server with a template, and an environment that names it and a moat of our own."""
+    home = Path(str(tmp_path_factory.mktemp("m")))
+    with PveServer(vms="qemu", time_scale=0.1, task_time=0.05) as server:
+        fill(server)
+        before = dict(os.environ)
+        os.environ.update(server.environment(), MOAT_HOME=str(home))
+        os.environ["PROXMOX_FINGERPRINT"] = server.fingerprint
+        try:
+            yield server
+        finally:
+            subprocess.run([os.environ["MOAT_BIN"], "serve", "--stop"], check=False)
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+async def machine(shop: PveServer, anyio_backend: str) -> AsyncIterator[SandboxEnvironment]:
+    vm = {"vm_source_config": {"existing_vm_template_tag": TAG}, "ram_mb": 256, "vcpus": 1}
+    config = ProxmoxSandboxEnvironmentConfig.model_validate({"vms_config": [vm]})
+    environments = await ProxmoxSandboxEnvironment.sample_init("self_check", config, {})
+    default = environments["default"]
+    for name, script in (("adduser", ADD_USER), ("userdel", DEL_USER)):
+        await default.write_file(f"/usr/local/sbin/{name}", script)
+        assert (await default.exec(["chmod", "755", f"/usr/local/sbin/{name}"])).success
+    yield default
+    await ProxmoxSandboxEnvironment.sample_cleanup("self_check", config, environments, False)
+
+
+@pytest.fixture
+def sandbox_env(request: pytest.FixtureRequest, machine: SandboxEnvironment) -> SandboxEnvironment:
+    if request.node.originalname in IMPOSSIBLE_FOR_ROOT:
+        request.node.add_marker(pytest.mark.xfail(strict=True, reason="root may do everything"))
+    return machine
