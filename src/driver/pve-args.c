@@ -130,21 +130,21 @@ void pve_snapshot_name(const char *name, char ret[41])
 	snprintf(ret, 41, "moat_%.32s", hex);
 }
 
-int pve_nic_text(const struct vm_spec *vm, const struct nic_spec *nic, const char *bridge,
-	char **ret, struct err *e)
+int pve_nic_text(const struct pve_nic *nic, char **ret, struct err *e)
 {
-	const char *model = vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio";
+	const char *model = nic->vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio";
 	char mac[MAC_TEXT_MAX] = "", tag[16] = "";
 
-	if (mac_is_set(nic->mac)) {
-		mac_text(nic->mac, mac);
+	if (mac_is_set(nic->spec->mac)) {
+		mac_text(nic->spec->mac, mac);
 		for (char *c = mac; *c; c++)
 			*c = (char)toupper((unsigned char)*c);
 	}
-	if (nic->vlan_tag)
-		snprintf(tag, sizeof(tag), ",tag=%u", nic->vlan_tag);
-	return str_printf(ret, e, "%s,bridge=%s%s%s%s%s", model, bridge, mac[0] ? ",macaddr=" : "",
-		mac, tag, vm->firewall ? ",firewall=1" : "");
+	if (nic->spec->vlan_tag)
+		snprintf(tag, sizeof(tag), ",tag=%u", nic->spec->vlan_tag);
+	return str_printf(ret, e, "%s,bridge=%s%s%s%s%s", model, nic->bridge,
+		mac[0] ? ",macaddr=" : "", mac, tag,
+		nic->vm->firewall || nic->walled ? ",firewall=1" : "");
 }
 
 int pve_subnet_params(const struct vnet_spec *vnet, const struct subnet_spec *s, const char *dns,
@@ -216,9 +216,13 @@ static int set_nics(json_t *j, const struct pve_vm_plan *p, struct buf *removed,
 	if (!vm->nics_given)
 		return 0;
 	for (size_t i = 0; i < vm->n_nics; i++) {
+		struct pve_nic nic = {.vm = vm,
+			.spec = &vm->nics[i],
+			.bridge = p->bridges[i],
+			.walled = p->walled};
 		auto_free char *text = NULL;
 
-		if (pve_nic_text(vm, &vm->nics[i], p->bridges[i], &text, e) < 0)
+		if (pve_nic_text(&nic, &text, e) < 0)
 			return -1;
 		snprintf(key, sizeof(key), "net%zu", i);
 		set_text(j, key, text);

@@ -21,12 +21,18 @@ struct pve_vm_plan {
 	const char *const *bridges;    /* for each NIC */
 	const char *image_storage;
 	const char *seed_volid; /* cloud-init disk; NULL: none */
+	bool walled;            /* its cards are behind the firewall, whatever the spec says */
 };
 int pve_vm_settings(const struct pve_vm_plan *p, json_t **ret, struct err *e);
 
 /* "virtio,bridge=x,macaddr=..." */
-int pve_nic_text(const struct vm_spec *vm, const struct nic_spec *nic, const char *bridge,
-	char **ret, struct err *e);
+struct pve_nic {
+	const struct vm_spec *vm;
+	const struct nic_spec *spec;
+	const char *bridge;
+	bool walled;
+};
+int pve_nic_text(const struct pve_nic *nic, char **ret, struct err *e);
 /* POST .../subnets. dns: NULL, or given to guests of networks with a way out. */
 int pve_subnet_params(const struct vnet_spec *vnet, const struct subnet_spec *s, const char *dns,
 	json_t **ret, struct err *e);

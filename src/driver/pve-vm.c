@@ -137,7 +137,8 @@ static int put_settings(
 		.template_config = vm->template_config,
 		.bridges = bridges,
 		.image_storage = b->inst->image_storage,
-		.seed_volid = vm->seed_volid};
+		.seed_volid = vm->seed_volid,
+		.walled = b->walled};
 
 	if (describe(vm, &text, e) < 0)
 		return -1;
@@ -160,6 +161,8 @@ int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e)
 		rc = pve_net_bridge(vm->box, op, &spec->nics[i], &bridges[i], e);
 	if (rc == 0)
 		rc = put_settings(vm, op, (const char *const *)bridges, e);
+	if (rc == 0)
+		rc = pve_wall_make(vm, op, e);
 	if (rc == 0)
 		rc = grow_disk(vm, op, e);
 	for (size_t i = 0; i < spec->n_nics && rc == 0; i++)

@@ -273,6 +273,8 @@ static int fill_box(struct pve_box *b, const struct op *op, const json_t *vms, s
 	if (pve_access_save(b->d, e) < 0 || pve_storages_find(b->inst, op, &st, e) < 0)
 		return -1;
 	b->iso_storage = take_ptr(&st.iso);
+	if (pve_wall_find(b, op, e) < 0)
+		return -1;
 	if (pve_together(op, b->n_vms + 1, net_or_vm, &m, e) < 0 || configure_all(&m, op, e) < 0)
 		return -1;
 	if (pve_together(op, b->n_vms, start_one, &m, e) < 0)

@@ -129,6 +129,7 @@ struct pve_box {
 	char *dns;         /* the node's own server, for networks with a way out; NULL: none */
 	uint64_t ram_mb;
 	bool promised;
+	bool walled; /* the server's firewall is on: it keeps our networks apart */
 
 	/* networks */
 	char zone[9]; /* "": none */
@@ -195,6 +196,13 @@ int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone,
 void pve_net_forget(struct pve_box *b);
 /* Applies what is pending, once for all who ask at the same time. */
 int pve_sdn_apply(struct pve_site *site, const struct op *op, struct err *e);
+
+/* pve-wall.c */
+/* Whether the server has a firewall that is on. */
+int pve_wall_find(struct pve_box *b, const struct op *op, struct err *e);
+/* Lets a VM reach its sandbox's networks, and what snat leads to, but neither the node nor anything
+ * else with a private address. */
+int pve_wall_make(struct pve_vm *vm, const struct op *op, struct err *e);
 
 /* pve-source.c */
 /* Finds the template of a VM, or makes it; fills template_id and template_config. */
