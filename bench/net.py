@@ -67,8 +67,10 @@ RANGE: dict[str, Any] = {
 def receive(address: str) -> str:
     """A script that says how many bytes came, and how many seconds that took."""
     return (
-        f"s=$(cut -d' ' -f1 /proc/uptime); n=$(timeout {SECONDS} nc {address} 9000 </dev/null"
-        " | wc -c); echo $n $s $(cut -d' ' -f1 /proc/uptime)"
+        # Its input stays open: at the end of it a busybox that sends would stop.
+        f"s=$(cut -d' ' -f1 /proc/uptime);"
+        f"n=$(sleep {SECONDS} | timeout {SECONDS} nc {address} 9000 | wc -c);"
+        " echo $n $s $(cut -d' ' -f1 /proc/uptime)"
     )
 
 
