@@ -30,18 +30,12 @@ class Example:
     name: str
     shows: str
     image: str = "tiny"
-    # What is said where the driver cannot do what the example shows.
-    refusal: str = ""
 
 
 EXAMPLES = [
     Example("hello", "one VM, one command"),
     Example("files_and_setup", "files and a setup script for each sample"),
-    Example(
-        "snapshots",
-        "tools that save the machine and bring it back",
-        refusal="the qemu driver has no snapshots",
-    ),
+    Example("snapshots", "tools that save the machine and bring it back"),
     Example("ctf", "an attacker and a victim on a network of their own"),
     Example("tools", "bash, python and text_editor", "debian12"),
     Example("bash_session", "a shell that keeps its state", "debian12"),
@@ -50,7 +44,7 @@ EXAMPLES = [
 
 
 def run_eval(example: Example, logs: Path, show: bool) -> tuple[str, str]:
-    """Whether it went well ("right", "refused" or "wrong"), and what was printed."""
+    """Whether it went well ("right" or "wrong"), and what was printed."""
     command = [
         str(INSPECT), "eval", f"{example.name}.py",
         "--model", "mockllm/model", "--display", "plain",
@@ -69,11 +63,8 @@ def run_eval(example: Example, logs: Path, show: bool) -> tuple[str, str]:
     printed = done.stdout or ""
     new = [log for log in (logs / example.name).glob("*.json") if log.stat().st_mtime >= started]
     log = new[0].read_text() if new else ""
-    if log and done.returncode == 0 and is_right(json.loads(log)):
-        return "right", printed
-    # Inspect breaks long lines
-    said = " ".join(f"{printed} {log}".split())
-    return "refused" if example.refusal and example.refusal in said else "wrong", printed
+    right = log and done.returncode == 0 and is_right(json.loads(log))
+    return "right" if right else "wrong", printed
 
 
 def is_right(log: dict[str, Any]) -> bool:
@@ -88,8 +79,7 @@ def show(example: Example, logs: Path, all_of_it: bool = False) -> bool:
     begun = time.monotonic()
     verdict, printed = run_eval(example, logs, all_of_it)
     seconds = time.monotonic() - begun
-    why = f" ({example.refusal})" if verdict == "refused" else ""
-    line = f"{example.name:16} {verdict:8} {seconds:4.0f} s   {example.shows}{why}"
+    line = f"{example.name:16} {verdict:6} {seconds:4.0f} s   {example.shows}"
     if verdict == "wrong":
         line = "\n".join([line, *printed.splitlines()[-TAIL_LINES:]])
     print(line, flush=True)
