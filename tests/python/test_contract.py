@@ -342,6 +342,24 @@ async def test_connection_is_a_command_that_logs_in(
     assert done.stdout.split()[-1] == b"root", done
 
 
+async def test_connection_lists_the_forwarded_ports(
+    machine: SandboxEnvironment, lab: tuple[Moat, str]
+) -> None:
+    client, sandbox = lab
+    assert (await machine.connection()).ports is None
+    made = [client.run("forward", sandbox, vm, "8080") for vm in ("one", "two")]
+    assert [done.returncode for done in made] == [0, 0], made
+    ports = (await machine.connection()).ports
+    assert ports is not None
+    assert [(port.container_port, port.protocol) for port in ports] == [(8080, "tcp")]
+    (mapping,) = ports[0].mappings
+    assert mapping.host_ip == "127.0.0.1"
+    assert str(mapping.host_port) in made[0].stdout
+    removed = client.run("forward", "--remove", str(mapping.host_port), sandbox)
+    assert removed.returncode == 0, removed
+    assert (await machine.connection()).ports is None
+
+
 def test_as_type_is_checked(lab: tuple[Moat, str]) -> None:
     environment: SandboxEnvironment = MoatSandboxEnvironment(None, lab[1], "one")  # type: ignore[arg-type]
     for kind in (MoatSandboxEnvironment, VmSandboxEnvironment):
