@@ -36,10 +36,11 @@ static const char settle_script[] =
 	"look() { read -r _ u n s i _ </proc/stat; busy=$((u + n + s)) idle=$i; }\n"
 	"round=0 calm=0\n"
 	"while [ $round -lt 90 ] && [ $calm -lt 3 ]; do\n"
-	"  look; b=$busy i=$idle\n"
+	"  look; was_busy=$busy was_idle=$idle\n"
 	"  sleep 0.5 2>/dev/null || sleep 1\n"
 	"  look; round=$((round + 1))\n"
-	"  if [ $(((busy - b) * 4)) -lt $((idle - i)) ]; then calm=$((calm + 1)); else calm=0; fi\n"
+	"  if [ $(((busy - was_busy) * 4)) -lt $((idle - was_idle)) ]; then calm=$((calm + 1))\n"
+	"  else calm=0; fi\n"
 	"done\n"
 	"sync\n";
 
