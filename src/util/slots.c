@@ -43,6 +43,17 @@ static void let_in_locked(struct slots *s)
 	}
 }
 
+/* Nobody waits, and one more may have a slot: nothing has to be made for that. */
+static bool take_at_once(struct slots *s, unsigned limit)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	if (s->first || s->taken >= limit)
+		return false;
+	s->taken++;
+	return true;
+}
+
 static void enqueue(struct slots *s, struct slots_waiter *w)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
@@ -74,17 +85,22 @@ static bool withdraw(struct slots *s, struct slots_waiter *w)
 
 int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err *e)
 {
-	auto_fd int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	struct slots_waiter w = {.limit = limit ? limit : 1, .fd = fd};
+	auto_fd int fd = -1;
+	struct slots_waiter w = {.limit = limit ? limit : 1};
+	int rc;
 
+	if (take_at_once(s, w.limit))
+		return 0;
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0)
 		return err_sys(e, errno, "eventfd");
+	w.fd = fd;
 	enqueue(s, &w);
-	if (op_wait_fd(op, fd, POLLIN, e) == 0)
-		return 0;
-	if (withdraw(s, &w))
+	rc = op_wait_fd(op, fd, POLLIN, e);
+	/* Under the lock, so that whoever let us in is done with us. */
+	if (withdraw(s, &w) && rc < 0)
 		slots_give(s);
-	return -1;
+	return rc;
 }
 
 void slots_give(struct slots *s)
