@@ -45,26 +45,17 @@ const char *pve_first_disk(const json_t *config)
 
 uint64_t pve_disk_size(const char *text)
 {
-	const char *at = text ? strstr(text, "size=") : NULL;
+	static const char units[] = "KMGT";
+	const char *at = text ? strstr(text, "size=") : NULL, *unit;
 	char *end;
 	double n;
 
 	if (!at)
 		return 0;
 	n = strtod(at + 5, &end);
-	switch (*end) {
-	case 'T':
+	unit = *end ? strchr(units, *end) : NULL;
+	for (const char *u = units; unit && u <= unit; u++)
 		n *= 1024;
-		/* fall through */
-	case 'G':
-		n *= 1024;
-		/* fall through */
-	case 'M':
-		n *= 1024;
-		/* fall through */
-	case 'K':
-		n *= 1024;
-	}
 	return n > 0 && n < 1e18 ? (uint64_t)n : 0;
 }
 

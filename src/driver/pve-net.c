@@ -286,7 +286,7 @@ static bool zone_has_dhcp(const struct pve_box *b)
 static int post_named(
 	struct pve_box *b, const struct op *op, json_t *params, const char *path, struct err *e)
 {
-	auto_json json_t *used = params;
+	auto_json __attribute__((unused)) json_t *used = params;
 
 	for (int i = 0;; i++) {
 		if (pve_call(b->api, op, "POST", path, params, 0, NULL, e) == 0)
