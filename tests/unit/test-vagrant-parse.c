@@ -110,12 +110,12 @@ static void test_errors(void)
 		"");
 	OK(strstr(e.msg, "non-zero exit status"));
 	OK(strstr(e.msg, "installing | E: no such package"));
-	e = why("", "/work/Vagrantfile:3:in `block': undefined method `foo' for nil:NilClass "
+	e = why("", "/srv/Vagrantfile:3:in `block': undefined method `foo' for nil:NilClass "
 		    "(NoMethodError)\n\tfrom /usr/lib/x.rb:3\n\tfrom y\n");
 	STR_IS(e.msg, "vagrant up: undefined method `foo' for nil:NilClass (NoMethodError)");
-	e = why("", "There is a syntax error in the following Vagrantfile.\n\n/work/Vagrantfile:3: "
+	e = why("", "There is a syntax error in the following Vagrantfile.\n\n/srv/Vagrantfile:3: "
 		    "syntax error, unexpected end\n");
-	OK(strstr(e.msg, "/work/Vagrantfile:3: syntax error, unexpected end"));
+	OK(strstr(e.msg, "/srv/Vagrantfile:3: syntax error, unexpected end"));
 	e = why("1,web,ui,info,==> web: it went\n", "");
 	STR_IS(e.msg, "vagrant up: it failed without saying why (before that: it went)");
 	e = why("", "");
