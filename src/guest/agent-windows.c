@@ -29,30 +29,14 @@ static int fail_unsupported(struct err *e, const char *what)
 static int take_input(
 	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
 {
-	for (;;) {
-		struct letter letter;
-		int got = inbox_take(io->in, &letter, e);
-		size_t n;
+	int ended = guest_collect(op, io, INPUT_MAX + 1, ret, e);
 
-		if (got < 0 || (got == 0 && op_wait_fd(op, inbox_fd(io->in), POLLIN, e) < 0))
-			return -1;
-		if (got == 0)
-			continue;
-		if (letter.type == GUEST_LETTER_EOF)
-			return 0;
-		n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
-		if (ret->len + n > INPUT_MAX)
-			got = err_set(e, ERR_LIMIT,
-				"more than %d bytes do not pass through the guest agent",
-				INPUT_MAX);
-		else if (n)
-			got = buf_add(ret, buf_data(&letter.data), n, e);
-		buf_free(&letter.data);
-		if (got < 0)
-			return -1;
-		if (n && io->consumed)
-			io->consumed(io->arg, n);
-	}
+	if (ended < 0)
+		return -1;
+	if (!ended || ret->len > INPUT_MAX)
+		return err_set(e, ERR_LIMIT,
+			"more than %d bytes do not pass through the guest agent", INPUT_MAX);
+	return 0;
 }
 
 static int kill_tree(struct qga *q, int64_t pid, struct err *e)

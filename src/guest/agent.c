@@ -32,39 +32,10 @@ static struct agent *agent_of(struct guest *g)
 	return (struct agent *)g;
 }
 
-/* Takes input until it ends or there are max bytes of it. 1: it has ended. */
-static int take_input(
-	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e)
-{
-	while (ret->len < max) {
-		struct letter letter;
-		int got = inbox_take(io->in, &letter, e);
-
-		if (got < 0)
-			return -1;
-		if (got == 0) {
-			if (op_wait_fd(op, inbox_fd(io->in), POLLIN, e) < 0)
-				return -1;
-			continue;
-		}
-		if (letter.type == GUEST_LETTER_EOF)
-			return 1;
-		size_t n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
-		int rc = n ? buf_add(ret, buf_data(&letter.data), n, e) : 0;
-
-		buf_free(&letter.data);
-		if (rc < 0)
-			return -1;
-		if (n && io->consumed)
-			io->consumed(io->arg, n);
-	}
-	return 0;
-}
-
 static int take_all_input(
 	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
 {
-	int ended = take_input(op, io, INPUT_MAX + 1, ret, e);
+	int ended = guest_collect(op, io, INPUT_MAX + 1, ret, e);
 
 	if (ended < 0)
 		return -1;
@@ -236,7 +207,7 @@ static int agent_write(struct guest *g, const struct op *op, const struct guest_
 		};
 
 		/* Not while holding the turn: the client may be slow. */
-		ended = take_input(op, io, PIECE, &piece, e);
+		ended = guest_collect(op, io, PIECE, &piece, e);
 		if (ended < 0 || turn_take(&a->turn, op, e) < 0)
 			return -1;
 		held = &a->turn;

@@ -194,3 +194,31 @@ void guest_not_run(
 	ret->code = stage == GUEST_NO_EXEC && eno == ENOENT ? 127 : 126;
 	snprintf(ret->message, sizeof(ret->message), "%s", escaped);
 }
+
+int guest_collect(
+	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e)
+{
+	while (ret->len < max) {
+		struct letter letter;
+		int got = inbox_take(io->in, &letter, e);
+
+		if (got < 0)
+			return -1;
+		if (got == 0) {
+			if (op_wait_fd(op, inbox_fd(io->in), POLLIN, e) < 0)
+				return -1;
+			continue;
+		}
+		if (letter.type == GUEST_LETTER_EOF)
+			return 1;
+		size_t n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
+		int rc = n ? buf_add(ret, buf_data(&letter.data), n, e) : 0;
+
+		buf_free(&letter.data);
+		if (rc < 0)
+			return -1;
+		if (n && io->consumed)
+			io->consumed(io->arg, n);
+	}
+	return 0;
+}

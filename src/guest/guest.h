@@ -156,6 +156,9 @@ void guest_free(struct guest *g);             /* NULL is fine */
  * guest's own words, escaped, or empty. Returns -1 with e->sys set.
  */
 int guest_fail(struct err *e, uint32_t eno, const char *what, const char *text);
+/* For the ways in: takes input until it ends or there are max bytes of it. 1: it has ended. */
+int guest_collect(
+	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e);
 /* For the ways in: sets *ret from a command that could not be started. */
 void guest_not_run(
 	struct guest_exit *ret, enum guest_stage stage, uint32_t eno, const char *escaped);

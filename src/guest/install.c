@@ -66,22 +66,6 @@ static int run(struct qga *q, const struct op *op, const char *script, const cha
 	return -1;
 }
 
-/* The last line of what the guest had to say, safe to print. */
-static void last_words(const struct qga_exit *x, char *out, size_t size)
-{
-	const char *text = (const char *)buf_data(&x->err);
-	size_t end = x->err.len, start;
-
-	while (end && text[end - 1] == '\n')
-		end--;
-	for (start = end; start && text[start - 1] != '\n'; start--)
-		;
-	if (end == start)
-		snprintf(out, size, "exit code %d", x->code);
-	else
-		str_escape(text + start, end - start, out, size);
-}
-
 /* Whether the runner serves now; *x is the end of the script that should have started it. */
 static int check_started(const struct qga_exit *x, struct err *e)
 {
@@ -89,7 +73,7 @@ static int check_started(const struct qga_exit *x, struct err *e)
 
 	if (x->code == 0)
 		return 0;
-	last_words(x, words, sizeof(words));
+	qga_exit_words(x, words, sizeof(words));
 	if (x->code == NOWHERE)
 		return err_set(e, ERR_UNSUPPORTED,
 			"no directory of the guest allows to run programs from it");

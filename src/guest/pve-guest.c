@@ -155,7 +155,7 @@ static int exec_captured(struct pve_guest *p, const struct op *op, const struct 
 	int all = 1, rc;
 
 	if (req->input) {
-		all = pve_collect(op, io, SMALL, &input, e);
+		all = guest_collect(op, io, SMALL, &input, e);
 		if (all < 0)
 			return -1;
 	}
@@ -167,7 +167,7 @@ static int exec_captured(struct pve_guest *p, const struct op *op, const struct 
 		return rc;
 	}
 	give_line(p, line);
-	if (!all && (all = pve_collect(op, io, PVE_COLLECT_MAX + 1, &input, e)) < 0)
+	if (!all && (all = guest_collect(op, io, PVE_COLLECT_MAX + 1, &input, e)) < 0)
 		return -1;
 	if (!all || input.len > PVE_COLLECT_MAX)
 		return err_set(e, ERR_LIMIT,
@@ -254,7 +254,7 @@ static int pve_write(struct guest *g, const struct op *op, const struct guest_wr
 
 	if (runner <= 0)
 		return runner < 0 ? -1 : guest_write(p->plain, op, req, io, ret, e);
-	all = pve_collect(op, io, SMALL, &content, e);
+	all = guest_collect(op, io, SMALL, &content, e);
 	if (all < 0 || take_line(p, op, false, &line, e) < 0)
 		return -1;
 	if (line && all)

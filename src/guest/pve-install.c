@@ -63,22 +63,6 @@ struct program {
 	char size_text[24], crc_text[16];
 };
 
-/* The last line of what the guest had to say, safe to print. */
-static void last_words(const struct qga_exit *x, char *out, size_t size)
-{
-	const char *text = (const char *)buf_data(&x->err);
-	size_t end = x->err.len, start;
-
-	while (end && text[end - 1] == '\n')
-		end--;
-	for (start = end; start && text[start - 1] != '\n'; start--)
-		;
-	if (end == start)
-		snprintf(out, size, "exit code %d", x->code);
-	else
-		str_escape(text + start, end - start, out, size);
-}
-
 static int run(struct pve_agent *a, const struct op *op, const char *const *argv,
 	struct qga_exit *ret, struct err *e)
 {
@@ -111,7 +95,7 @@ static int finish(struct qga_exit *x, char **ret_path, struct err *e)
 
 	if (x->code == 0)
 		return take_path(x, ret_path, e);
-	last_words(x, words, sizeof(words));
+	qga_exit_words(x, words, sizeof(words));
 	if (x->code == NOWHERE)
 		return err_set(e, ERR_UNSUPPORTED,
 			"no directory of the guest allows to run programs from it");

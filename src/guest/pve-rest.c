@@ -119,38 +119,10 @@ static int ask(const struct asking *a, struct wire_msg msg, struct bytes body, s
 	return pve_read_answer(buf_bytes(&answer), &a->rules, a->sink, a->arg, ret, e);
 }
 
-int pve_collect(
-	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e)
-{
-	while (ret->len < max) {
-		struct letter letter;
-		int got = inbox_take(io->in, &letter, e);
-
-		if (got < 0)
-			return -1;
-		if (got == 0) {
-			if (op_wait_fd(op, inbox_fd(io->in), POLLIN, e) < 0)
-				return -1;
-			continue;
-		}
-		if (letter.type == GUEST_LETTER_EOF)
-			return 1;
-		size_t n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
-		int rc = n ? buf_add(ret, buf_data(&letter.data), n, e) : 0;
-
-		buf_free(&letter.data);
-		if (rc < 0)
-			return -1;
-		if (n && io->consumed)
-			io->consumed(io->arg, n);
-	}
-	return 0;
-}
-
 static int collect_all(
 	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
 {
-	int ended = pve_collect(op, io, PVE_COLLECT_MAX + 1, ret, e);
+	int ended = guest_collect(op, io, PVE_COLLECT_MAX + 1, ret, e);
 
 	if (ended < 0)
 		return -1;
@@ -267,7 +239,7 @@ int pve_rest_write(struct pve_runner *r, const struct op *op, const struct guest
 	msg.flags =
 		(req->append ? WIRE_WRITE_APPEND : 0u) | (req->parents ? WIRE_WRITE_PARENTS : 0u);
 	for (;;) {
-		int got = ended ? 1 : pve_collect(op, io, WRITE_CHUNK, ahead, e);
+		int got = ended ? 1 : guest_collect(op, io, WRITE_CHUNK, ahead, e);
 
 		if (got < 0 || ask_path(&a, msg, &req->at, NULL, &told, e) < 0)
 			return -1;

@@ -25,10 +25,6 @@ int pve_rest_mkdir(struct pve_runner *r, const struct op *op, const struct guest
 int pve_rest_symlink(struct pve_runner *r, const struct op *op, const struct guest_path *at,
 	const char *target, struct err *e);
 
-/* Takes letters until there are at least max bytes or no more come. 1: that was all. */
-int pve_collect(
-	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e);
-
 /* Pure: one whole answer of the runner, checked. */
 struct pve_told {
 	struct wire_msg end;

@@ -123,3 +123,18 @@ int qga_parse_status(json_t *value, size_t output_max, struct qga_exit *ret, str
 	x = (struct qga_exit){0};
 	return 1;
 }
+
+void qga_exit_words(const struct qga_exit *x, char *out, size_t size)
+{
+	const char *text = (const char *)buf_data(&x->err);
+	size_t end = x->err.len, start;
+
+	while (end && text[end - 1] == '\n')
+		end--;
+	for (start = end; start && text[start - 1] != '\n'; start--)
+		;
+	if (end == start)
+		snprintf(out, size, "exit code %d", x->code);
+	else
+		str_escape(text + start, end - start, out, size);
+}

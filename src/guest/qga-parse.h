@@ -11,6 +11,8 @@ struct qga_exit {
 	bool out_cut, err_cut; /* the agent kept only the beginning */
 };
 void qga_exit_free(struct qga_exit *x);
+/* The last line of what it had to say, safe to print. */
+void qga_exit_words(const struct qga_exit *x, char *out, size_t size);
 #define auto_qga_exit __attribute__((cleanup(qga_exit_free)))
 
 /*
