@@ -60,10 +60,15 @@ class RogueDaemon:
         self.handle = handle
         self.seen: list[Message] = []
         self.protocol = 1
+        self.hang_ups = 0  # connections that are still to be closed before the greeting
         self._changed = anyio.Event()
 
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
         peer = Peer(stream)
+        if self.hang_ups > 0:
+            self.hang_ups -= 1
+            await stream.aclose()
+            return
         async with stream, anyio.create_task_group() as tasks:
             with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 await self._greet(peer)

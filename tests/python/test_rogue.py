@@ -119,6 +119,26 @@ async def test_a_daemon_that_never_answers(
     assert caught.value.kind == "timeout"
 
 
+async def test_a_daemon_that_hangs_up_before_its_greeting_is_asked_again(
+    runtime_dir: Path,
+) -> None:
+    async with rogue_daemon(runtime_dir, silent) as daemon:
+        daemon.hang_ups = 2
+        assert (await connect()).daemon_pid == os.getpid()
+    assert daemon.hang_ups == 0
+
+
+async def test_a_daemon_that_hangs_up_for_ever_is_given_up(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inspect_moat._connect.CONNECT_TIMEOUT", 1.0)
+    async with rogue_daemon(runtime_dir, silent) as daemon:
+        daemon.hang_ups = 1_000_000
+        with pytest.raises(MoatError, match="the daemon closed the connection") as caught:
+            await connect()
+    assert caught.value.kind == "unavailable"
+
+
 async def test_another_protocol_version_names_the_daemon(runtime_dir: Path) -> None:
     async with rogue_daemon(runtime_dir, silent) as daemon:
         daemon.protocol = 2

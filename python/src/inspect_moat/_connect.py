@@ -27,6 +27,7 @@ from ._version import __version__
 from ._wire import PROTOCOL_VERSION, FrameDecoder, Message, ProtocolError, encode_frame
 
 CONNECT_TIMEOUT = 30.0
+KNOCK_AGAIN = 0.1
 
 
 @dataclass
@@ -56,7 +57,27 @@ async def connect() -> Connection:
         return state.connection
 
 
+class _HungUpError(MoatError):
+    """The daemon hung up before its greeting."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("unavailable", f"{path}: the daemon closed the connection")
+
+
 async def _open() -> Connection:
+    """A daemon that hangs up before its greeting has too many clients at the moment, or was about
+    to leave when we knocked: neither lasts, so knock again."""
+    knock_until = anyio.current_time() + CONNECT_TIMEOUT
+    while True:
+        try:
+            return await _open_once()
+        except _HungUpError:
+            if anyio.current_time() >= knock_until:
+                raise
+            await anyio.sleep(KNOCK_AGAIN)
+
+
+async def _open_once() -> Connection:
     path = socket_path()
     sock = await _connect_socket(path)
     if sock is None:
@@ -122,17 +143,19 @@ async def _handshake(sock: socket.socket, path: str) -> Connection:
         "protocol": PROTOCOL_VERSION,
         "client": f"inspect_moat {__version__}",
     }
-    sock.sendall(b"".join(bytes(part) for part in encode_frame(from_us)))
     decoder = FrameDecoder()
     frames: list[tuple[Message, bytes]] = []
     try:
+        sock.sendall(b"".join(bytes(part) for part in encode_frame(from_us)))
         with anyio.fail_after(CONNECT_TIMEOUT):
             while not frames:
                 await anyio.wait_readable(sock)
                 data = sock.recv(RECEIVE_SIZE)
                 if not data:
-                    raise MoatError("unavailable", f"{path}: the daemon closed the connection")
+                    raise _HungUpError(path)
                 frames = decoder.feed(data)
+    except ConnectionError as ex:
+        raise _HungUpError(path) from ex
     except (TimeoutError, OSError, ProtocolError) as ex:
         raise MoatError("unavailable", f"{path}: no greeting from the daemon: {ex!r}") from ex
     hello, _ = frames[0]
