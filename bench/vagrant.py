@@ -13,7 +13,7 @@ from pathlib import Path
 from vm import Home, Wire, report, timed
 
 ROOT = Path(__file__).resolve().parents[1]
-EXECS, SSHS, UPS = 100, 5, 3
+EXECS, SSHS, UPS = 100, 5, 7
 VAGRANTFILE = ROOT / "tests" / "vagrant" / "files" / "Vagrantfile.single"
 
 

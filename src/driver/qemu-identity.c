@@ -28,10 +28,10 @@ static int identify(
 	struct guest *g;
 	int rc;
 
-	if (qemu_guest_take(vm, op, &g, e) < 0)
+	if (ways_take(&vm->ways, op, &g, e) < 0)
 		return -1;
 	rc = guest_identify(g, op, id, e);
-	qemu_guest_give(vm, g);
+	ways_give(&vm->ways, g);
 	return rc < 0 ? qemu_vm_explain(vm, e) : 0;
 }
 
@@ -72,11 +72,11 @@ static int name_only(struct qemu_vm *vm, const struct op *op, struct err *e)
 	struct guest_identity id = {.flags = WIRE_IDENTITY_HOSTNAME, .hostname = vm->spec->name};
 	struct guest *g;
 
-	if (qemu_guest_take(vm, op, &g, e) < 0)
+	if (ways_take(&vm->ways, op, &g, e) < 0)
 		return -1;
 	if (strcmp(guest_way(g), "runner") == 0 && guest_identify(g, op, &id, e) < 0)
 		log_err(op, LOG_WARN, e, "%s/%s has no name", vm->sandbox, vm->spec->name);
-	qemu_guest_give(vm, g);
+	ways_give(&vm->ways, g);
 	return 0;
 }
 

@@ -94,7 +94,7 @@ static void note_death(struct qemu_vm *vm)
 	if (write(vm->dead_fd, &one, sizeof(one)) < 0)
 		log_msg(NULL, LOG_ERROR, "%s: cannot tell of a VM's end", vm->sandbox);
 	qmp_fail(vm->qmp, &why);
-	qemu_guest_lost(vm, why.msg);
+	ways_lost(&vm->ways, why.msg);
 }
 
 /* A monitor that closed belongs to a QEMU that is ending: its reason comes with the end. One that

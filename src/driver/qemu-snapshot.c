@@ -216,11 +216,11 @@ static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 	if (!vm->spec->is_sandbox)
 		return 0;
-	if (qemu_guest_take(vm, &boot, &g, e) < 0)
+	if (ways_take(&vm->ways, &boot, &g, e) < 0)
 		return -1;
 	if (strcmp(guest_way(g), "runner") == 0)
 		rc = guest_identify(g, &boot, &id, e);
-	qemu_guest_give(vm, g);
+	ways_give(&vm->ways, g);
 	return rc;
 }
 

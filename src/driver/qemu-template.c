@@ -165,13 +165,13 @@ static int settle(struct qemu_vm *vm, const struct op *op, struct err *e)
 	struct guest *g;
 	int rc;
 
-	if (qemu_guest_take(vm, op, &g, e) < 0)
+	if (ways_take(&vm->ways, op, &g, e) < 0)
 		return -1;
 	if (strcmp(guest_way(g), "runner") != 0)
 		rc = err_set(e, ERR_UNSUPPORTED, "the runner cannot run in it");
 	else
 		rc = guest_exec(g, op, &req, &io, &end, e);
-	qemu_guest_give(vm, g);
+	ways_give(&vm->ways, g);
 	if (rc == 0 && (end.stage != GUEST_RAN || end.timed_out))
 		rc = err_set(e, ERR_BACKEND, "it does not settle");
 	return rc;
@@ -215,7 +215,7 @@ static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
 		return -1;
 	op_progress(
 		op, 0, 0, "making a template of %s: saving", qemu_source_name(&vm->spec->source));
-	qemu_guest_lost(vm, "it becomes a template");
+	ways_lost(&vm->ways, "it becomes a template");
 	if (qmp_call(vm->qmp, op, "stop", NULL, -1, NULL, e) < 0)
 		return qemu_vm_explain(vm, e);
 	return qemu_state_save(vm, op, state, false, e);

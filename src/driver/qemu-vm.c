@@ -103,7 +103,7 @@ int qemu_vm_init(struct qemu_vm *vm, const struct qemu_vm_where *where, struct e
 	pthread_mutex_init(&vm->mu, NULL);
 	if (getrandom(&vm->mac_base, sizeof(vm->mac_base), 0) != sizeof(vm->mac_base))
 		return err_sys(e, errno, "getrandom");
-	return turn_init(&vm->opening, e);
+	return ways_init(&vm->ways, &qemu_ways, vm, e);
 }
 
 int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
@@ -367,9 +367,9 @@ static void on_event(void *arg, const char *name, json_t *data)
 
 		if (id && strcmp(id, QEMU_RUNNER_PORT) == 0 &&
 			json_is_false(json_object_get(data, "open")))
-			qemu_guest_lost(vm, "the guest runner ended");
+			ways_lost(&vm->ways, "the guest runner ended");
 	} else if (strcmp(name, "RESET") == 0) {
-		qemu_guest_lost(vm, "the VM was reset");
+		ways_lost(&vm->ways, "the VM was reset");
 	} else if (strcmp(name, "SHUTDOWN") == 0) {
 		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 		vm->guest_shut_down = json_is_true(json_object_get(data, "guest"));
@@ -429,22 +429,6 @@ static void end_process(struct qemu_vm *vm)
 	vm->proc = PROC_NONE;
 }
 
-static void free_ways(struct qemu_vm *vm)
-{
-	struct way *ways;
-
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		ways = take_ptr(&vm->ways);
-		vm->current = NULL;
-	}
-	for (struct way *w = ways, *next; w; w = next) {
-		next = w->next;
-		guest_free(w->guest);
-		free(w);
-	}
-}
-
 static void close_all(struct qemu_vm *vm)
 {
 	qga_close(vm->qga);
@@ -464,9 +448,9 @@ static void close_all(struct qemu_vm *vm)
 
 void qemu_vm_end(struct qemu_vm *vm, const char *why)
 {
-	qemu_guest_lost(vm, why);
+	ways_lost(&vm->ways, why);
 	end_process(vm);
-	free_ways(vm);
+	ways_close(&vm->ways);
 	close_all(vm);
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 	vm->state = BOX_VM_STARTING;
@@ -485,9 +469,8 @@ void qemu_vm_bury(struct qemu_vm *vm, const struct err *why)
 void qemu_vm_free(struct qemu_vm *vm)
 {
 	end_process(vm);
-	free_ways(vm);
+	ways_done(&vm->ways);
 	close_all(vm);
-	turn_done(&vm->opening);
 	pthread_mutex_destroy(&vm->mu);
 	templates_give(vm->env->templates, vm->template);
 	store_unuse(vm->use);

@@ -12,17 +12,11 @@
 #include "driver/caplog.h"
 #include "driver/driver.h"
 #include "driver/qmp.h"
+#include "driver/ways.h"
 #include "guest/qga.h"
 #include "net/net.h"
 #include "util/proc.h"
 #include "util/turn.h"
-
-/* A way into the guest, shared by the operations that use it at the moment. */
-struct way {
-	struct guest *guest;
-	unsigned refs;
-	struct way *next;
-};
 
 struct qemu_vm {
 	const struct driver_env *env;
@@ -56,9 +50,9 @@ struct qemu_vm {
 	int stop_fd;
 	int dead_fd; /* eventfd: readable when state is dead */
 
-	struct turn opening; /* held while somebody opens the way in */
-	struct qga *qga;     /* under opening */
-	bool said_fallback;  /* under opening */
+	struct ways ways;
+	struct qga *qga;    /* for whoever opens a way */
+	bool said_fallback; /* the same */
 
 	pthread_mutex_t mu;
 	enum box_vm_state state;
@@ -66,8 +60,6 @@ struct qemu_vm {
 	const char *ended_because; /* we ended it, and why; the monitor thread's alone */
 	char net_reason[600];      /* the same: why its network ended */
 	struct err death;          /* when state is dead */
-	struct way *current;       /* NULL: none, or it failed */
-	struct way *ways;          /* all that are still in use */
 	int qemu_pid;
 };
 
@@ -102,10 +94,7 @@ void *qemu_vm_monitor(void *arg);
 int qemu_vm_explain(struct qemu_vm *vm, struct err *e);
 
 /* The way in (qemu-guest.c). */
-int qemu_guest_take(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e);
-void qemu_guest_give(struct qemu_vm *vm, struct guest *g);
-/* The current way, if any, is of no use any more. */
-void qemu_guest_lost(struct qemu_vm *vm, const char *why);
+extern const struct ways_ops qemu_ways;
 
 /* Saved states (qemu-state.c). A VM is stopped before and stays so. With own_memory all of its
  * memory is in the file, otherwise only what is not in a template's memory file. */

@@ -211,10 +211,10 @@ static int run_healthcheck(struct qemu_vm *vm, const struct op *op, struct err *
 		struct guest *g;
 		int rc;
 
-		if (qemu_guest_take(vm, op, &g, e) < 0)
+		if (ways_take(&vm->ways, op, &g, e) < 0)
 			return -1;
 		rc = guest_exec(g, op, &req, &io, &end, e);
-		qemu_guest_give(vm, g);
+		ways_give(&vm->ways, g);
 		if (rc < 0)
 			return err_wrap(e, "healthcheck of VM %s", vm->spec->name);
 		if (end.stage == GUEST_RAN && end.code == 0 && !end.timed_out)
@@ -249,9 +249,9 @@ static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
 			return -1;
 		boot = op_within(op, vm->env->boot_timeout);
 	}
-	if (qemu_guest_take(vm, &boot, &g, e) < 0)
+	if (ways_take(&vm->ways, &boot, &g, e) < 0)
 		return -1;
-	qemu_guest_give(vm, g);
+	ways_give(&vm->ways, g);
 	if (qemu_await_addresses(vm, op, e) < 0)
 		return -1;
 	return vm->spec->healthcheck ? run_healthcheck(vm, op, e) : 0;
@@ -417,12 +417,12 @@ static int qemu_take(
 {
 	struct op boot = op_within(op, vm_of(box, vm)->env->boot_timeout);
 
-	return qemu_guest_take(vm_of(box, vm), &boot, ret, e);
+	return ways_take(&vm_of(box, vm)->ways, &boot, ret, e);
 }
 
 static void qemu_give(struct box *box, unsigned vm, struct guest *g)
 {
-	qemu_guest_give(vm_of(box, vm), g);
+	ways_give(&vm_of(box, vm)->ways, g);
 }
 
 static void qemu_explain(struct box *box, unsigned vm, struct err *e)
@@ -433,13 +433,14 @@ static void qemu_explain(struct box *box, unsigned vm, struct err *e)
 static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 {
 	struct qemu_vm *vm = vm_of(box, i);
+	const char *way = ways_name(&vm->ways);
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
 	*ret = (struct box_vm_info){.state = vm->state,
 		.image = qemu_source_name(&vm->spec->source),
 		.user = vm->user ? vm->user : "root",
 		.accelerator = vm->kvm ? "kvm" : "tcg",
-		.way = vm->current ? guest_way(vm->current->guest) : "",
+		.way = way,
 		.pid = (int)vm->proc.pid,
 		.start = vm->template ? "warm" : "cold",
 		.cold_reason = vm->cold_reason[0] ? vm->cold_reason : NULL};

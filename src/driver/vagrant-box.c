@@ -34,8 +34,8 @@ static void *warm_main(void *arg)
 	struct err ignored; /* it will be tried again, when Vagrant has finished */
 
 	pthread_setname_np(pthread_self(), "moat-vagrant");
-	if (vagrant_guest_take(w->vm, &w->op, &g, &ignored) == 0)
-		vagrant_guest_give(w->vm, g);
+	if (ways_take(&w->vm->ways, &w->op, &g, &ignored) == 0)
+		ways_give(&w->vm->ways, g);
 	return NULL;
 }
 
@@ -187,9 +187,9 @@ int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
 		if (!b->spec->vms[i].is_sandbox)
 			continue;
 		op_progress(op, i, b->n_vms, "connecting to %s", vm->name);
-		if (vagrant_guest_take(vm, op, &g, e) < 0)
+		if (ways_take(&vm->ways, op, &g, e) < 0)
 			return -1;
-		vagrant_guest_give(vm, g);
+		ways_give(&vm->ways, g);
 	}
 	return 0;
 }
@@ -212,10 +212,10 @@ static int check_snapshot_name(const char *name, struct err *e)
 static int take_turns(struct vagrant_box *b, const struct op *op, unsigned *taken, struct err *e)
 {
 	for (; *taken < b->n_vms; ++*taken)
-		if (turn_take(&b->vms[*taken]->opening, op, e) < 0)
+		if (turn_take(&b->vms[*taken]->ways.opening, op, e) < 0)
 			return -1;
 	for (unsigned i = 0; i < b->n_vms; i++)
-		vagrant_guest_drop(b->vms[i], "the connection was closed for a snapshot");
+		ways_lost(&b->vms[i]->ways, "the connection was closed for a snapshot");
 	return 0;
 }
 
@@ -263,6 +263,6 @@ int vagrant_box_snapshot(
 	if (rc == 0)
 		rc = run_snapshot(b, op, name, restore, e);
 	while (taken)
-		turn_give(&b->vms[--taken]->opening);
+		turn_give(&b->vms[--taken]->ways.opening);
 	return rc == 0 && restore ? after_restore(b, op, e) : rc;
 }

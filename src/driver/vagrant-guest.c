@@ -22,49 +22,6 @@
 #define RUNNER_S      120.0
 #define CLOCK_SECONDS 30.0
 
-struct way {
-	struct guest *guest;
-	struct sshlink_bridge *bridge;
-	unsigned refs;
-	struct way *next;
-};
-
-static void way_free(struct way *w)
-{
-	guest_free(w->guest);
-	sshlink_bridge_free(w->bridge);
-	free(w);
-}
-
-/* Wants vm->mu held. The caller frees it after unlocking. */
-static struct way *unlink_unused_locked(struct vagrant_vm *vm)
-{
-	for (struct way **at = &vm->ways; *at; at = &(*at)->next) {
-		struct way *w = *at;
-
-		if (w->refs == 0 && w != vm->current) {
-			*at = w->next;
-			return w;
-		}
-	}
-	return NULL;
-}
-
-static void free_unused(struct vagrant_vm *vm)
-{
-	for (;;) {
-		struct way *w;
-
-		{
-			auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-			w = unlink_unused_locked(vm);
-		}
-		if (!w)
-			return;
-		way_free(w);
-	}
-}
-
 /* ---- a machine's life ---- */
 
 int vagrant_vm_init(
@@ -73,7 +30,8 @@ int vagrant_vm_init(
 	pthread_mutex_init(&vm->mu, NULL);
 	vm->ssh = m->ssh;
 	memcpy(vm->provider, m->provider, sizeof(vm->provider));
-	return turn_init(&vm->opening, e) < 0 || str_dup(m->name, &vm->machine, e) < 0 ||
+	return ways_init(&vm->ways, &vagrant_ways, vm, e) < 0 ||
+			       str_dup(m->name, &vm->machine, e) < 0 ||
 			       str_dup(name, &vm->name, e) < 0
 		       ? -1
 		       : 0;
@@ -81,13 +39,7 @@ int vagrant_vm_init(
 
 void vagrant_vm_free(struct vagrant_vm *vm)
 {
-	vm->current = NULL;
-	for (struct way *w = vm->ways, *next; w; w = next) {
-		next = w->next;
-		way_free(w);
-	}
-	vm->ways = NULL;
-	turn_done(&vm->opening);
+	ways_done(&vm->ways);
 	pthread_mutex_destroy(&vm->mu);
 	free(vm->machine);
 	free(vm->name);
@@ -188,7 +140,8 @@ static int connect_to(
 	}
 }
 
-static int open_way(struct vagrant_vm *vm, const struct op *op, struct way *w, struct err *e)
+static int open_line(struct vagrant_vm *vm, const struct op *op, struct guest **ret,
+	struct sshlink_bridge **ret_bridge, struct err *e)
 {
 	struct op soon;
 	struct sshlink *link = NULL;
@@ -201,13 +154,13 @@ static int open_way(struct vagrant_vm *vm, const struct op *op, struct way *w, s
 		return -1;
 	soon = op_within(op, RUNNER_S);
 	if (sshlink_start_runner(&soon, link, vm->runner_path, &as_root, e) < 0 ||
-		sshlink_bridge(&link, &w->bridge, &fd, e) < 0) {
+		sshlink_bridge(&link, ret_bridge, &fd, e) < 0) {
 		sshlink_close(link);
 		return -1;
 	}
-	if (line_open(&soon, fd, &w->guest, e) < 0) {
+	if (line_open(&soon, fd, ret, e) < 0) {
 		close(fd);
-		sshlink_bridge_free(w->bridge);
+		sshlink_bridge_free(*ret_bridge);
 		return -1;
 	}
 	if (!as_root)
@@ -216,91 +169,39 @@ static int open_way(struct vagrant_vm *vm, const struct op *op, struct way *w, s
 	return 0;
 }
 
-/* ---- taking and giving ---- */
+/* ---- the ways in ---- */
 
-/* 1: taken; 0: there is none; -1: the VM is dead. */
-static int take_current(struct vagrant_vm *vm, struct guest **ret, struct err *e)
+static int alive(void *arg, struct err *e)
 {
+	struct vagrant_vm *vm = arg;
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
-	if (vm->current && line_failed(vm->current->guest))
-		vm->current = NULL;
-	if (vm->current) {
-		vm->current->refs++;
-		*ret = vm->current->guest;
-		return 1;
-	}
-	if (vm->state == BOX_VM_DEAD) {
-		*e = vm->death;
-		return -1;
-	}
-	return 0;
+	if (vm->state != BOX_VM_DEAD)
+		return 0;
+	*e = vm->death;
+	return -1;
 }
 
-static void install(struct vagrant_vm *vm, struct way *w)
+static int open_way(
+	void *arg, const struct op *op, struct guest **ret, void **ret_below, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	struct vagrant_vm *vm = arg;
+	struct sshlink_bridge *bridge = NULL;
 
-	w->refs = 1;
-	w->next = vm->ways;
-	vm->ways = vm->current = w;
-	vm->state = BOX_VM_RUNNING;
-}
-
-int vagrant_guest_take(
-	struct vagrant_vm *vm, const struct op *op, struct guest **ret, struct err *e)
-{
-	auto_turn struct turn *held = NULL;
-	auto_free struct way *w = NULL;
-	int got = take_current(vm, ret, e);
-
-	if (got)
-		return got < 0 ? -1 : 0;
-	if (turn_take(&vm->opening, op, e) < 0)
-		return -1;
-	held = &vm->opening;
-	got = take_current(vm, ret, e); /* somebody else may have opened it while we waited */
-	if (got)
-		return got < 0 ? -1 : 0;
-	free_unused(vm);
-	w = calloc(1, sizeof(*w));
-	if (!w)
-		return err_oom(e);
-	if (open_way(vm, op, w, e) < 0)
+	if (open_line(vm, op, ret, &bridge, e) < 0)
 		return err_wrap(e, "VM %s", vm->name);
-	*ret = w->guest;
-	install(vm, take_ptr(&w));
+	*ret_below = bridge;
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	vm->state = BOX_VM_RUNNING;
 	return 0;
 }
 
-void vagrant_guest_give(struct vagrant_vm *vm, struct guest *g)
+static void close_below(void *below)
 {
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		for (struct way *w = vm->ways; w; w = w->next)
-			if (w->guest == g)
-				w->refs--;
-	}
-	free_unused(vm);
+	sshlink_bridge_free(below);
 }
 
-void vagrant_guest_drop(struct vagrant_vm *vm, const char *why)
-{
-	struct guest *g = NULL;
-
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		if (vm->current) {
-			vm->current->refs++;
-			g = vm->current->guest;
-			vm->current = NULL;
-		}
-	}
-	if (!g)
-		return;
-	line_fail(g, why);
-	vagrant_guest_give(vm, g);
-}
+const struct ways_ops vagrant_ways = {.alive = alive, .open = open_way, .close_below = close_below};
 
 int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e)
 {
@@ -313,11 +214,11 @@ int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct e
 	struct guest *g;
 	int rc;
 
-	if (vagrant_guest_take(vm, op, &g, e) < 0)
+	if (ways_take(&vm->ways, op, &g, e) < 0)
 		return -1;
 	snprintf(now, sizeof(now), "@%lld", (long long)time(NULL));
 	rc = guest_exec(g, op, &req, &io, &end, e);
-	vagrant_guest_give(vm, g);
+	ways_give(&vm->ways, g);
 	if (rc == 0 && (end.stage != GUEST_RAN || end.code != 0))
 		log_msg(op, LOG_WARN, "%s: its clock could not be set and may be behind", vm->name);
 	return rc;

@@ -119,7 +119,7 @@ static int remove_box(struct vagrant_box *b, const struct op *op, struct err *e)
 	int rc;
 
 	for (unsigned i = 0; i < b->n_vms; i++)
-		vagrant_guest_drop(b->vms[i], "the sandbox is being removed");
+		ways_lost(&b->vms[i]->ways, "the sandbox is being removed");
 	rc = b->dir.env.n ? remove_dir(&b->dir, op, e) : dir_remove(b->dir.path, e);
 	if (rc == 0)
 		rc = journal_sandbox_remove(j, b->id, e);
@@ -207,12 +207,12 @@ static struct vagrant_vm *vm_of(struct box *box, unsigned vm)
 static int take_op(
 	struct box *box, const struct op *op, unsigned vm, struct guest **ret, struct err *e)
 {
-	return vagrant_guest_take(vm_of(box, vm), op, ret, e);
+	return ways_take(&vm_of(box, vm)->ways, op, ret, e);
 }
 
 static void give_op(struct box *box, unsigned vm, struct guest *g)
 {
-	vagrant_guest_give(vm_of(box, vm), g);
+	ways_give(&vm_of(box, vm)->ways, g);
 }
 
 static void explain_op(struct box *box, unsigned i, struct err *e)
@@ -228,13 +228,14 @@ static void describe_op(struct box *box, unsigned i, struct box_vm_info *ret)
 {
 	struct vagrant_box *b = (struct vagrant_box *)box;
 	struct vagrant_vm *vm = b->vms[i];
+	const char *way = ways_name(&vm->ways);
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
 	*ret = (struct box_vm_info){.state = vm->state,
 		.image = vm->provider,
 		.user = vm->user[0] ? vm->user : vm->ssh.user,
 		.accelerator = "",
-		.way = vm->current ? "runner" : "",
+		.way = way,
 		.place = b->dir.path,
 		.known_as = vm->machine};
 	if (vm->state == BOX_VM_STARTING)

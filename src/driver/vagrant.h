@@ -13,6 +13,7 @@
 #include "driver/caplog.h"
 #include "driver/driver.h"
 #include "driver/vagrant-parse.h"
+#include "driver/ways.h"
 #include "util/slots.h"
 #include "util/strv.h"
 #include "util/turn.h"
@@ -88,8 +89,6 @@ int vagrant_destroy_all(struct vagrant_dir *d, const struct op *op, struct err *
 
 /* ---- machines: vagrant-guest.c ---- */
 
-struct way; /* into a guest */
-
 struct vagrant_vm {
 	struct vagrant_dir *dir;
 	const char *runner_path;
@@ -99,24 +98,19 @@ struct vagrant_vm {
 	char user[64];     /* who runs commands; "": whoever we log in as */
 	bool for_commands; /* false: it only runs */
 	double boot_timeout;
-	struct turn opening; /* one thread makes the way, the others wait */
+	struct ways ways;
 
 	pthread_mutex_t mu; /* guards all below */
 	enum box_vm_state state;
 	struct err death;
 	struct vagrant_ssh ssh;
 	char host_key[128]; /* as it was at the first connection; "" before */
-	struct way *ways, *current;
 };
 
 int vagrant_vm_init(
 	struct vagrant_vm *vm, const struct vagrant_machine *m, const char *name, struct err *e);
 void vagrant_vm_free(struct vagrant_vm *vm);
-int vagrant_guest_take(
-	struct vagrant_vm *vm, const struct op *op, struct guest **ret, struct err *e);
-void vagrant_guest_give(struct vagrant_vm *vm, struct guest *g);
-/* Ends the connection; operations on it fail with these words. The next one makes another. */
-void vagrant_guest_drop(struct vagrant_vm *vm, const char *why);
+extern const struct ways_ops vagrant_ways; /* a struct sshlink_bridge is below a guest */
 /* Puts the guest's clock right: after a restore it is behind. */
 int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e);
 
