@@ -4,39 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guest/agent-base.h"
 #include "guest/wire.h"
 #include "util/auto.h"
-#include "util/turn.h"
 
-enum { INPUT_MAX = 8 * 1024 * 1024, KILL_S = 10, END_S = 20 };
-
-struct windows {
-	struct guest base; /* first */
-	struct qga *q;
-	struct turn turn;
-};
-
-static struct windows *windows_of(struct guest *g)
-{
-	return (struct windows *)g;
-}
+enum { KILL_S = 10, END_S = 20 };
 
 static int fail_unsupported(struct err *e, const char *what)
 {
 	return err_set(e, ERR_UNSUPPORTED, "%s: not in Windows guests", what);
-}
-
-static int take_input(
-	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
-{
-	int ended = guest_collect(op, io, INPUT_MAX + 1, ret, e);
-
-	if (ended < 0)
-		return -1;
-	if (!ended || ret->len > INPUT_MAX)
-		return err_set(e, ERR_LIMIT,
-			"more than %d bytes do not pass through the guest agent", INPUT_MAX);
-	return 0;
 }
 
 static int kill_tree(struct qga *q, int64_t pid, struct err *e)
@@ -92,7 +68,7 @@ static int give_output(
 static int windows_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
 	const struct guest_io *io, struct guest_exit *ret, struct err *e)
 {
-	struct windows *w = windows_of(g);
+	struct agent *w = agent_of(g);
 	auto_turn struct turn *held = NULL;
 	auto_qga_exit struct qga_exit x = {0};
 	auto_buf struct buf input = {0};
@@ -100,7 +76,7 @@ static int windows_exec(struct guest *g, const struct op *op, const struct guest
 
 	if (req->tty || req->user || req->cwd || (req->env && *req->env))
 		return fail_unsupported(e, "terminal, user, directory, environment");
-	if (req->input && take_input(op, io, &input, e) < 0)
+	if (req->input && agent_take_input(op, io, &input, e) < 0)
 		return -1;
 	if (turn_take(&w->turn, op, e) < 0)
 		return -1;
@@ -158,7 +134,7 @@ static int give_body(void *arg, struct bytes piece, struct err *e)
 static int windows_read(struct guest *g, const struct op *op, const struct guest_path *at,
 	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
-	struct windows *w = windows_of(g);
+	struct agent *w = agent_of(g);
 	auto_turn struct turn *held = NULL;
 	struct body body = {.io = io};
 
@@ -176,13 +152,13 @@ static int windows_read(struct guest *g, const struct op *op, const struct guest
 static int windows_write(struct guest *g, const struct op *op, const struct guest_write *req,
 	const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
-	struct windows *w = windows_of(g);
+	struct agent *w = agent_of(g);
 	auto_turn struct turn *held = NULL;
 	auto_buf struct buf content = {0};
 
 	if (req->at.user || req->at.cwd || req->append)
 		return fail_unsupported(e, "user, directory, append");
-	if (take_input(op, io, &content, e) < 0 || turn_take(&w->turn, op, e) < 0)
+	if (agent_take_input(op, io, &content, e) < 0 || turn_take(&w->turn, op, e) < 0)
 		return -1;
 	held = &w->turn;
 	if (qga_file_write(w->q, op, req->at.path, buf_bytes(&content), e) < 0)
@@ -213,14 +189,6 @@ static int windows_symlink(struct guest *g, const struct op *op, const struct gu
 	return fail_unsupported(e, "symlink");
 }
 
-static void windows_free(struct guest *g)
-{
-	struct windows *w = windows_of(g);
-
-	turn_done(&w->turn);
-	free(w);
-}
-
 static const struct guest_ops windows_ops = {
 	.name = "agent",
 	.exec = windows_exec,
@@ -229,21 +197,10 @@ static const struct guest_ops windows_ops = {
 	.list = windows_list,
 	.mkdir = windows_mkdir,
 	.symlink = windows_symlink,
-	.free = windows_free,
+	.free = agent_free,
 };
 
 int agent_windows_open(struct qga *q, struct guest **ret, struct err *e)
 {
-	struct windows *w = calloc(1, sizeof(*w));
-
-	if (!w)
-		return err_oom(e);
-	w->base.ops = &windows_ops;
-	w->q = q;
-	if (turn_init(&w->turn, e) < 0) {
-		free(w);
-		return -1;
-	}
-	*ret = &w->base;
-	return 0;
+	return agent_new(&windows_ops, q, ret, e);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guest/agent-base.h"
 #include "guest/agent-parse.h"
 #include "guest/agent-run.h"
 #include "guest/agent-script.h"
@@ -12,39 +13,12 @@
 #include "guest/wire.h"
 #include "util/auto.h"
 #include "util/str.h"
-#include "util/turn.h"
 
 enum {
-	INPUT_MAX = 8 * 1024 * 1024,
 	PIECE = 4 * 1024 * 1024, /* of files, per command */
 	ERRNO_BASE = 100,        /* the scripts' exit codes */
 	ERRNO_LAST = 124,
 };
-
-struct agent {
-	struct guest base; /* first */
-	struct qga *q;
-	struct turn turn;
-};
-
-static struct agent *agent_of(struct guest *g)
-{
-	return (struct agent *)g;
-}
-
-static int take_all_input(
-	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
-{
-	int ended = guest_collect(op, io, INPUT_MAX + 1, ret, e);
-
-	if (ended < 0)
-		return -1;
-	if (!ended || ret->len > INPUT_MAX)
-		return err_set(e, ERR_LIMIT,
-			"more than %d bytes of input do not pass through the plain guest agent",
-			INPUT_MAX);
-	return 0;
-}
 
 static int give_output(const struct guest_io *io, int stream, const struct buf *data, struct err *e)
 {
@@ -70,7 +44,7 @@ static int agent_exec(struct guest *g, const struct op *op, const struct guest_e
 
 	if (req->tty)
 		return err_set(e, ERR_UNSUPPORTED, "no terminal through the plain guest agent");
-	if (req->input && take_all_input(op, io, &input, e) < 0)
+	if (req->input && agent_take_input(op, io, &input, e) < 0)
 		return -1;
 	run.input = buf_bytes(&input);
 	if (turn_take(&a->turn, op, e) < 0)
@@ -274,14 +248,6 @@ static int agent_symlink(struct guest *g, const struct op *op, const struct gues
 	return run_alone(agent_of(g), op, at, &script, e);
 }
 
-static void agent_free(struct guest *g)
-{
-	struct agent *a = agent_of(g);
-
-	turn_done(&a->turn);
-	free(a);
-}
-
 static const struct guest_ops agent_ops = {
 	.name = "agent",
 	.exec = agent_exec,
@@ -295,19 +261,5 @@ static const struct guest_ops agent_ops = {
 
 int agent_open(struct qga *q, bool windows, struct guest **ret, struct err *e)
 {
-	struct agent *a;
-
-	if (windows)
-		return agent_windows_open(q, ret, e);
-	a = calloc(1, sizeof(*a));
-	if (!a)
-		return err_oom(e);
-	a->base.ops = &agent_ops;
-	a->q = q;
-	if (turn_init(&a->turn, e) < 0) {
-		free(a);
-		return -1;
-	}
-	*ret = &a->base;
-	return 0;
+	return windows ? agent_windows_open(q, ret, e) : agent_new(&agent_ops, q, ret, e);
 }

@@ -4,57 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-void armour_put(const uint8_t *p, size_t n, char *out)
-{
-	for (; n; p += n < 3 ? n : 3, n -= n < 3 ? n : 3) {
-		uint32_t v = (uint32_t)p[0] << 16;
-
-		v |= n > 1 ? (uint32_t)p[1] << 8 : 0;
-		v |= n > 2 ? p[2] : 0;
-		*out++ = digits[v >> 18];
-		*out++ = digits[v >> 12 & 63];
-		*out++ = n > 1 ? digits[v >> 6 & 63] : '=';
-		*out++ = n > 2 ? digits[v & 63] : '=';
-	}
-}
-
-static int value_of(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-long armour_get(const char *text, size_t len, uint8_t *out)
-{
-	size_t padding = 0, used = 0;
-
-	if (len % 4)
-		return -1;
-	while (padding < 2 && padding < len && text[len - 1 - padding] == '=')
-		padding++;
-	for (size_t i = 0; i < len; i += 4) {
-		uint32_t v = 0;
-
-		for (size_t j = 0; j < 4; j++) {
-			int d = i + j < len - padding ? value_of(text[i + j]) : 0;
-
-			if (d < 0)
-				return -1;
-			v = v << 6 | (uint32_t)d;
-		}
-		out[used++] = (uint8_t)(v >> 16);
-		out[used++] = (uint8_t)(v >> 8);
-		out[used++] = (uint8_t)v;
-	}
-	return (long)(used - padding);
-}
+#include "util/base64-raw.h"
 
 uint32_t armour_crc(uint32_t crc, const void *p, size_t n)
 {
@@ -89,9 +39,9 @@ size_t armour_line(enum armour_side side, uint16_t number, const uint8_t *p, siz
 	snprintf(mark, sizeof(mark), "%c%08" PRIx32 "%04" PRIx16, side, line_crc(number, p, n),
 		number);
 	memcpy(out, mark, ARMOUR_MARK);
-	armour_put(p, n, out + ARMOUR_MARK);
-	out[ARMOUR_MARK + armour_len(n)] = '\n';
-	return ARMOUR_MARK + armour_len(n) + 1;
+	base64_put(p, n, out + ARMOUR_MARK);
+	out[ARMOUR_MARK + base64_len(n)] = '\n';
+	return ARMOUR_MARK + base64_len(n) + 1;
 }
 
 uint16_t armour_next(uint16_t number)
@@ -127,7 +77,7 @@ static enum armour_news take_line(struct armour_reader *r, uint8_t *out, size_t 
 	if (len < ARMOUR_MARK + 4 || r->line[0] != (char)r->side ||
 		!parse_hex(r->line + 1, 8, &crc) || !parse_hex(r->line + 9, 4, &number))
 		return ARMOUR_NOTHING;
-	n = armour_get(r->line + ARMOUR_MARK, len - ARMOUR_MARK, out);
+	n = base64_get(r->line + ARMOUR_MARK, len - ARMOUR_MARK, out);
 	if (n <= 0 || line_crc((uint16_t)number, out, (size_t)n) != crc)
 		return ARMOUR_NOTHING;
 	if (number && (!r->begun || number != r->next)) {

@@ -13,15 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of n bytes; no NUL. */
-static inline size_t armour_len(size_t n)
-{
-	return (n + 2) / 3 * 4;
-}
-void armour_put(const uint8_t *p, size_t n, char *out);
-/* How many bytes it has become; -1: not proper base64. out has room for len / 4 * 3. */
-long armour_get(const char *text, size_t len, uint8_t *out);
-
 /* CRC-32 as in zip files; crc: 0, or of what came before. */
 uint32_t armour_crc(uint32_t crc, const void *p, size_t n);
 

@@ -180,7 +180,7 @@ static int put_request(struct once *o, const struct op *op, struct bytes request
 {
 	struct armour_head h = {.length = request.len};
 	char head[ARMOUR_HEAD_MAX];
-	size_t n, text = armour_len(request.len);
+	size_t n, text = base64_len(request.len);
 	auto_free char *spool = NULL;
 
 	memcpy(h.id, o->id, sizeof(h.id));
@@ -205,7 +205,7 @@ static int put_request(struct once *o, const struct op *op, struct bytes request
 	memcpy(o->input, head, n);
 	o->input[n] = 0;
 	if (!h.parts) {
-		armour_put(request.p, request.len, o->input + n);
+		base64_put(request.p, request.len, o->input + n);
 		o->input[n + text] = 0;
 	}
 	return 0;

@@ -14,6 +14,7 @@
 #include "guest/armour.h"
 #include "runner/spool.h"
 #include "util/auto.h"
+#include "util/base64-raw.h"
 
 enum {
 	REQUEST_MAX = 64 * 1024 * 1024,
@@ -88,8 +89,8 @@ static int read_request(const char *id, struct once_job *ret)
 		return complain("request", ENOMEM);
 	if (h.parts)
 		error = read_parts(&h, p);
-	else if (armour_len(h.length) != (size_t)n - head ||
-		 armour_get(text + head, (size_t)n - head, p) != (long)h.length)
+	else if (base64_len(h.length) != (size_t)n - head ||
+		 base64_get(text + head, (size_t)n - head, p) != (long)h.length)
 		error = EILSEQ;
 	if (!error && armour_crc(0, p, h.length) != h.crc)
 		error = EILSEQ;

@@ -13,6 +13,7 @@
 
 #include "guest/armour.h"
 #include "util/auto.h"
+#include "util/base64-raw.h"
 
 enum { OLD_S = 3600, NAME_BYTES = 32 };
 
@@ -114,8 +115,8 @@ static int flush_chunk(struct spool_writer *w)
 
 	if (error)
 		return error;
-	armour_put(w->chunk, w->held, text);
-	error = write_all(w->fd, text, armour_len(w->held));
+	base64_put(w->chunk, w->held, text);
+	error = write_all(w->fd, text, base64_len(w->held));
 	w->in_part += w->held;
 	w->held = 0;
 	if (!error && w->in_part >= SPOOL_PART)

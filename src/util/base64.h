@@ -1,13 +1,8 @@
 /* base64.h - bytes as text for the guest agent, which speaks JSON. Pure. */
 #pragma once
 
+#include "util/base64-raw.h"
 #include "util/buf.h"
-
-/* The length of the text for n bytes, without NUL. */
-static inline size_t base64_len(size_t n)
-{
-	return (n + 2) / 3 * 4;
-}
 
 /* NUL-terminated; out has room for base64_len(in.len) + 1. */
 void base64_encode(struct bytes in, char *out);

@@ -1,6 +1,7 @@
 #include "guest/armour.h"
 
 #include "tap.h"
+#include "util/base64-raw.h"
 
 static void test_base64(void)
 {
@@ -9,14 +10,14 @@ static void test_base64(void)
 	uint8_t out[64];
 
 	for (size_t n = 0; n <= sizeof(in); n++) {
-		armour_put(in, n, text);
-		OK(armour_get(text, armour_len(n), out) == (long)n && memcmp(in, out, n) == 0);
+		base64_put(in, n, text);
+		OK(base64_get(text, base64_len(n), out) == (long)n && memcmp(in, out, n) == 0);
 	}
-	armour_put((const uint8_t *)"moat", 4, text);
+	base64_put((const uint8_t *)"moat", 4, text);
 	OK(memcmp(text, "bW9hdA==", 8) == 0);
-	OK(armour_get("bW9", 3, out) < 0);
-	OK(armour_get("bW9*", 4, out) < 0);
-	OK(armour_get("b===", 4, out) < 0);
+	OK(base64_get("bW9", 3, out) < 0);
+	OK(base64_get("bW9*", 4, out) < 0);
+	OK(base64_get("b===", 4, out) < 0);
 }
 
 static void test_crc(void)
