@@ -83,13 +83,15 @@ static int wait_hello(struct client *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-static int shake_hands(struct client *c, long protocol, struct err *e)
+static int shake_hands(struct client *c, long protocol, unsigned flags, struct err *e)
 {
 	struct op op = {.cancel_fd = signals_fd(), .deadline_ns = OP_NO_DEADLINE};
 	struct op part = op_within(&op, HELLO_WAIT);
 	json_t *hello = json_pack("{s:s, s:I, s:s}", "type", "hello", "protocol",
 		(json_int_t)protocol, "client", "moat " MOAT_VERSION);
 
+	if (hello && flags & CLIENT_URGENT)
+		json_object_set_new(hello, "urgent", json_true());
 	if (conn_put(&c->conn, hello, (struct bytes){0}, e) < 0 || conn_flush(&c->conn, e) < 0)
 		return -1;
 	return wait_hello(c, &part, e);
@@ -124,7 +126,7 @@ static int open_once(const struct paths *paths, unsigned flags, long protocol, s
 	if (connect_to(paths, flags, &c->conn.fd, e) < 0)
 		return -1;
 	*ret_connected = true;
-	if (shake_hands(c, protocol, e) < 0)
+	if (shake_hands(c, protocol, flags, e) < 0)
 		return -1;
 	*ret = take_ptr(&c);
 	return 0;
@@ -166,7 +168,7 @@ int client_open(const struct paths *paths, unsigned flags, struct client **ret, 
 		long theirs = c->protocol;
 
 		client_close(take_ptr(&c));
-		if (open_with(paths, 0, theirs, &c, e) < 0)
+		if (open_with(paths, flags & CLIENT_URGENT, theirs, &c, e) < 0)
 			return -1;
 	} else if (c->protocol != PROTO_VERSION) {
 		return err_set(e, ERR_UNAVAILABLE,

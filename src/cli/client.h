@@ -19,6 +19,7 @@ struct client;
 enum client_flag {
 	CLIENT_START = 1u << 0,        /* start a daemon if there is none */
 	CLIENT_ANY_PROTOCOL = 1u << 1, /* for `shutdown`, which all versions understand */
+	CLIENT_URGENT = 1u << 2,       /* the same: even when the daemon has too many connections */
 };
 
 int client_open(const struct paths *paths, unsigned flags, struct client **ret, struct err *e);

@@ -130,6 +130,9 @@ static int cmd_net_run(struct cli *cli, struct err *e)
 			return -1;
 		return EXIT_OK;
 	}
+	if (!json_array_size(json_object_get(net, "vnets")) &&
+		!json_array_size(json_object_get(net, "nics")))
+		cli_note(cli, "the networks of this sandbox are not made by moat");
 	if (print_vnets(cli, net, e) < 0)
 		return -1;
 	putchar('\n');

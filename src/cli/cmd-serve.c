@@ -41,7 +41,7 @@ static int stop(struct cli *cli, struct err *e)
 	auto_fd int pidfd = -1;
 	long pid;
 
-	if (cli_connect(cli, CLIENT_ANY_PROTOCOL, e) < 0) {
+	if (cli_connect(cli, CLIENT_ANY_PROTOCOL | CLIENT_URGENT, e) < 0) {
 		if (e->kind != ERR_UNAVAILABLE)
 			return -1;
 		cli_note(cli, "no daemon is running");

@@ -34,6 +34,8 @@
 #define LOCK_AGAIN      0.05
 #define ACCEPT_AGAIN    0.1
 
+enum { SPARE_SESSIONS_MAX = 8 }; /* others knock meanwhile, and are soon gone */
+
 int daemon_driver(struct daemon *d, const char *name, struct driver **ret, struct err *e)
 {
 	for (unsigned i = 0; i < SPEC_DRIVERS; i++) {
@@ -138,8 +140,8 @@ static void accept_one(struct daemon *d, int listener)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct op wait = op_for_cleanup(ACCEPT_AGAIN * 2);
+	bool spare, full;
 	struct err e;
-	bool full;
 
 	if (fd < 0) {
 		/* Out of files, say: the listener stays readable, and looking at once would not
@@ -150,7 +152,8 @@ static void accept_one(struct daemon *d, int listener)
 	}
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
-		full = d->sessions >= PROTO_CONNECTIONS_MAX;
+		spare = d->sessions - d->spare_sessions >= PROTO_CONNECTIONS_MAX;
+		full = spare && d->spare_sessions >= SPARE_SESSIONS_MAX;
 	}
 	if (full || !peer_allowed(fd)) {
 		log_msg(NULL, LOG_WARN,
@@ -158,7 +161,7 @@ static void accept_one(struct daemon *d, int listener)
 		close(fd);
 		return;
 	}
-	if (session_start(d, fd, &e) < 0)
+	if (session_start(d, fd, spare, &e) < 0)
 		log_err(NULL, LOG_ERROR, &e, "cannot serve a connection");
 }
 

@@ -43,6 +43,7 @@ struct daemon {
 
 	pthread_mutex_t mu;
 	unsigned sessions, requests;  /* running at the moment */
+	unsigned spare_sessions;      /* of those sessions, the ones beyond the limit */
 	int64_t idle_since_ns;        /* when the last session ended */
 	struct session *session_list; /* all of them, to be cancelled at the end */
 	json_t *reclaimed;            /* lines about the start's reclaiming, for the first gc */

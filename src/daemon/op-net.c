@@ -7,7 +7,7 @@
 
 enum { PORT_MAX = 65535 };
 
-/* Every driver has all of the net operations or none. */
+/* Who has net_show also has forwards. */
 static int borrow(struct request *rq, const char *sandbox, struct borrower *b, struct err *e)
 {
 	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
@@ -93,7 +93,12 @@ int handle_net_capture(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s:s, s?s}", "sandbox", &sandbox, "vnet", &vnet) < 0 ||
 		borrow(rq, sandbox, &b, e) < 0)
 		return -1;
-	rc = b.sb->driver->ops->net_capture(b.box, &rq->op, vnet, send_piece, rq, e);
+	rc = b.sb->driver->ops->net_capture
+		     ? b.sb->driver->ops->net_capture(b.box, &rq->op, vnet, send_piece, rq, e)
+		     : err_set(e, ERR_UNSUPPORTED,
+			       "the networks of a %s sandbox are not moat's: it cannot capture "
+			       "there",
+			       b.sb->driver->ops->name);
 	registry_return(rq->daemon->registry, &b);
 	return rc;
 }

@@ -298,6 +298,9 @@ static int fill_request(
 		str_escape(op, strlen(op), safe, sizeof(safe));
 		return err_set(e, ERR_INVALID, "no operation \"%s\"", safe);
 	}
+	if (rq->session->spare && rq->handler->run != handle_shutdown)
+		return err_set(
+			e, ERR_BUSY, "too many connections: this one can stop the daemon only");
 	if (!json_is_object(rq->args))
 		return err_set(e, ERR_INVALID, "args is not an object");
 	if (parse_input(input, rq->handler, &rq->input, e) < 0 || put_first_input(rq, blob, e) < 0)

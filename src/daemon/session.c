@@ -19,6 +19,8 @@
 #include "util/lock.h"
 #include "util/log.h"
 
+#define SPARE_SECONDS 5.0
+
 enum {
 	SESSION_STACK = 256 * 1024,
 	READ_PIECE = 64 * 1024,
@@ -64,6 +66,10 @@ static int greet(struct session *s, json_t *msg, struct err *e)
 		json_pack("{s:s, s:i, s:s, s:i, s:i}", "type", "hello", "protocol", PROTO_VERSION,
 			"version", MOAT_VERSION, "pid", (int)getpid(), "window", PROTO_WINDOW);
 
+	if (s->spare && !json_is_true(json_object_get(msg, "urgent"))) {
+		json_decref(hello);
+		return err_set(e, ERR_UNAVAILABLE, "too many connections");
+	}
 	if (session_send(s, &s->op, hello, (struct bytes){0}, e) < 0)
 		return -1;
 	s->greeted = true;
@@ -213,6 +219,7 @@ static void enlist(struct session *s)
 	s->next = d->session_list;
 	d->session_list = s;
 	d->sessions++;
+	d->spare_sessions += s->spare;
 }
 
 static void delist(struct session *s)
@@ -226,6 +233,7 @@ static void delist(struct session *s)
 			break;
 		}
 	d->sessions--;
+	d->spare_sessions -= s->spare;
 	d->idle_since_ns = now_ns();
 }
 
@@ -261,7 +269,7 @@ static int spawn(struct session *s, struct err *e)
 	return rc ? err_sys(e, rc, "thread") : 0;
 }
 
-int session_start(struct daemon *d, int fd, struct err *e)
+int session_start(struct daemon *d, int fd, bool spare, struct err *e)
 {
 	static uint64_t last_lease; /* the accepting thread's alone */
 	struct session *s = calloc(1, sizeof(*s));
@@ -275,6 +283,7 @@ int session_start(struct daemon *d, int fd, struct err *e)
 	}
 	s->daemon = d;
 	s->fd = fd;
+	s->spare = spare;
 	s->lease = ++last_lease;
 	pthread_mutex_init(&s->mu, NULL);
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
@@ -282,7 +291,7 @@ int session_start(struct daemon *d, int fd, struct err *e)
 	s->idle_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->op.cancel_fd = -1;
 	snprintf(name, sizeof(name), "%llu", (unsigned long long)s->lease);
-	if (s->idle_fd < 0 || op_init(&s->op, name, 0, e) < 0 ||
+	if (s->idle_fd < 0 || op_init(&s->op, name, spare ? SPARE_SECONDS : 0, e) < 0 ||
 		outbox_init(&s->out, fd, -1, "the client", e) < 0) {
 		session_free(s);
 		return -1;

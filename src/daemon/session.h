@@ -18,6 +18,7 @@ struct session {
 	struct op op; /* cancelled when the connection or the daemon ends */
 	struct outbox out;
 	bool greeted;
+	bool spare;          /* beyond the limit: good for stopping the daemon only */
 	int64_t received_ns; /* when bytes came last; the thread's own */
 
 	pthread_mutex_t mu;
@@ -28,8 +29,9 @@ struct session {
 	struct session *next; /* in the daemon's list */
 };
 
-/* Starts the thread; takes fd in any case. */
-int session_start(struct daemon *d, int fd, struct err *e);
+/* Starts the thread; takes fd in any case. A spare one hangs up on whoever does not say at once
+ * that it is urgent. */
+int session_start(struct daemon *d, int fd, bool spare, struct err *e);
 
 /* Sends a JSON message (stolen) with a blob. For requests. */
 int session_send(

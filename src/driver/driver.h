@@ -118,7 +118,8 @@ struct driver_ops {
 	 * large. */
 	int (*log_path)(struct box *b, unsigned vm, enum box_log which, char **ret, struct err *e);
 	/* NULL: this driver does not look into its networks. What net_show tells is in
-	 * docs/protocol.md; net_capture gives pcap to output until the op ends. */
+	 * docs/protocol.md; who has it has net_forward and net_unforward, too. net_capture gives
+	 * pcap to output until the op ends. */
 	int (*net_show)(struct box *b, const struct op *op, json_t **ret, struct err *e);
 	int (*net_forward)(struct box *b, const struct op *op, unsigned vm, unsigned port,
 		unsigned host_port, json_t **ret, struct err *e);

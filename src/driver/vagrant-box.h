@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/vagrant.h"
+#include "net/forward.h"
 
 struct vagrant_driver {
 	struct driver base;
@@ -23,6 +24,7 @@ struct vagrant_box {
 	struct vagrant_vm *vms[VAGRANT_MACHINES_MAX]; /* while going up in the Vagrantfile's order,
 							 then in that of the spec */
 	unsigned n_vms;
+	struct forwards *forwards;
 };
 
 /* vagrant up; connections are made while it still works on the machines. */
@@ -33,5 +35,13 @@ int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
 /* Of all machines. */
 int vagrant_box_snapshot(
 	struct vagrant_box *b, const struct op *op, const char *name, bool restore, struct err *e);
+/* Forwarded ports (vagrant-net.c). For forwards_new; arg is the box. */
+int vagrant_net_connect(
+	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e);
+/* The names of driver_ops. */
+int vagrant_net_show(struct box *box, const struct op *op, json_t **ret, struct err *e);
+int vagrant_net_forward(struct box *box, const struct op *op, unsigned vm, unsigned port,
+	unsigned host_port, json_t **ret, struct err *e);
+int vagrant_net_unforward(struct box *box, const struct op *op, unsigned host_port, struct err *e);
 /* What the spec is now that the machines are known; sorts b->vms by it. */
 int vagrant_box_spec(struct vagrant_box *b, const struct sandbox_spec *asked, struct err *e);

@@ -17,6 +17,7 @@ enum {
 	VAGRANT_LINE_MAX = 64 * 1024,
 	VAGRANT_KEYS_MAX = 4,
 	VAGRANT_NAME_MAX = 128,
+	VAGRANT_HOST_MAX = 256,
 	VAGRANT_MACHINES_MAX = 64,
 	VAGRANT_LAST_WORDS = 3,
 };
@@ -32,7 +33,7 @@ bool vagrant_line_parse(char *line, struct vagrant_line *ret);
 
 /* How a machine is reached. */
 struct vagrant_ssh {
-	char host[256], user[VAGRANT_NAME_MAX];
+	char host[VAGRANT_HOST_MAX], user[VAGRANT_NAME_MAX];
 	unsigned port; /* 0: nothing is known yet */
 	char keys[VAGRANT_KEYS_MAX][512];
 	unsigned n_keys;

@@ -66,6 +66,7 @@ static int validate_op(struct driver *base, const struct sandbox_spec *spec, str
 
 static void box_free(struct vagrant_box *b)
 {
+	forwards_free(b->forwards);
 	for (unsigned i = 0; i < b->n_vms; i++) {
 		vagrant_vm_free(b->vms[i]);
 		free(b->vms[i]);
@@ -95,6 +96,7 @@ static int box_new(struct vagrant_driver *d, const struct box_request *req,
 	snprintf(b->id, sizeof(b->id), "%s", req->id);
 	b->report = calloc(1, sizeof(*b->report));
 	if (!b->report || turn_init(&b->whole, e) < 0 ||
+		forwards_new(vagrant_net_connect, b, &b->forwards, e) < 0 ||
 		vagrant_want_read(req->spec, req->access, &b->want, e) < 0 ||
 		vagrant_dir_name(b->id, &name, e) < 0 ||
 		str_printf(&b->dir.path, e, "%s/%s", b->want.cache_dir, name) < 0) {
@@ -118,6 +120,7 @@ static int remove_box(struct vagrant_box *b, const struct op *op, struct err *e)
 	struct journal *j = b->d->env->journal;
 	int rc;
 
+	forwards_free(take_ptr(&b->forwards)); /* its connections use the machines */
 	for (unsigned i = 0; i < b->n_vms; i++)
 		ways_lost(&b->vms[i]->ways, "the sandbox is being removed");
 	rc = b->dir.env.n ? remove_dir(&b->dir, op, e) : dir_remove(b->dir.path, e);
@@ -278,6 +281,9 @@ const struct driver_ops driver_vagrant = {
 	.explain = explain_op,
 	.describe = describe_op,
 	.log_path = log_path_op,
+	.net_show = vagrant_net_show,
+	.net_forward = vagrant_net_forward,
+	.net_unforward = vagrant_net_unforward,
 	.snapshot = snapshot_op,
 	.restore = restore_op,
 };

@@ -3,8 +3,9 @@
  *
  * A connection is used by one thread at a time, through its op: the one that opens it and starts
  * the runner. Then a thread of its own, the bridge, takes it over and moves bytes between the
- * runner's channel and a socket, on which the line works like on any other. The server is the
- * guest: hostile.
+ * runner's channel and a socket, on which the line works like on any other; and likewise between
+ * other channels and sockets, for connections to ports of the guest. The server is the guest:
+ * hostile.
  */
 #pragma once
 
@@ -41,5 +42,14 @@ int sshlink_start_runner(const struct op *op, struct sshlink *l, const char *run
 struct sshlink_bridge;
 /* After sshlink_start_runner: takes *l. *ret_fd is a stream socket to the runner, the caller's. */
 int sshlink_bridge(struct sshlink **l, struct sshlink_bridge **ret, int *ret_fd, struct err *e);
+/*
+ * A connection to a TCP port as the guest sees it, through the same SSH connection. Any thread,
+ * while the bridge is there. *ret_fd is a stream socket, the caller's; it ends with the bridge.
+ * ERR_UNAVAILABLE with ECONNREFUSED in e->sys: nobody listens there; ERR_UNSUPPORTED: the SSH
+ * server does not let us.
+ */
+enum { SSHLINK_DIALS_MAX = 256 }; /* at a time; more are ERR_LIMIT */
+int sshlink_dial(struct sshlink_bridge *b, const struct op *op, const char *host, unsigned port,
+	int *ret_fd, struct err *e);
 /* Ends the connection; waits for no more than the thread's own end. NULL is fine. */
 void sshlink_bridge_free(struct sshlink_bridge *b);

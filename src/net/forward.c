@@ -4,86 +4,50 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/lock.h"
 
-enum { CONNECTIONS_MAX = 256, CONNECT_SECONDS = 20, PIECE = 64 * 1024, STACK = 128 * 1024 };
+enum { CONNECTIONS_MAX = 256, CONNECT_SECONDS = 20, PIECE = 64 * 1024, STACK = 256 * 1024 };
 
-static atomic_uint connections;
-
-int forward_add(struct forwards *all, int netns, uint32_t addr, unsigned port, unsigned host_port,
-	unsigned *ret_port, struct err *e)
-{
-	struct sockaddr_in at = {.sin_family = AF_INET,
-		.sin_port = htons((uint16_t)host_port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(at);
-	auto_fd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int on = 1;
-
-	if (all->n == FORWARDS_MAX)
-		return err_set(
-			e, ERR_LIMIT, "a sandbox has at most %d forwarded ports", FORWARDS_MAX);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-		bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, 64) < 0 ||
-		getsockname(fd, (struct sockaddr *)&at, &len) < 0)
-		return err_sys(e, errno, "127.0.0.1:%u", host_port);
-	*ret_port = ntohs(at.sin_port);
-	all->list[all->n++] = (struct forward){.fd = take_fd(&fd),
-		.netns = netns,
-		.addr = addr,
-		.port = port,
-		.host_port = *ret_port};
-	return 0;
-}
-
-int forward_remove(struct forwards *all, unsigned host_port, struct err *e)
-{
-	for (unsigned i = 0; i < all->n; i++)
-		if (all->list[i].host_port == host_port) {
-			close(all->list[i].fd);
-			all->list[i] = all->list[--all->n];
-			return 0;
-		}
-	return err_set(e, ERR_NOT_FOUND, "port %u is not forwarded", host_port);
-}
-
-struct carrier {
+struct listener {
 	struct forward f;
-	int outer;
+	int fd;
 };
 
-static int connect_inside(const struct forward *f, int *ret, struct err *e)
-{
-	struct op op = op_for_cleanup(CONNECT_SECONDS);
-	struct sockaddr_in to = {.sin_family = AF_INET,
-		.sin_port = htons((uint16_t)f->port),
-		.sin_addr.s_addr = htonl(f->addr)};
-	auto_fd int fd = -1;
-	int failed = 0;
-	socklen_t len = sizeof(failed);
+struct carrier {
+	struct forwards *all;
+	struct forward f;
+	int outer;
+	pthread_t thread;
+	bool ended; /* under the lock of all */
+	struct carrier *next;
+};
 
-	if (setns(f->netns, CLONE_NEWNET) < 0)
-		return err_sys(e, errno, "network namespace");
-	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return err_sys(e, errno, "socket");
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS)
-		return err_sys(e, errno, "connect");
-	if (op_wait_fd(&op, fd, POLLOUT, e) < 0)
-		return -1;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0 || failed)
-		return err_sys(e, failed, "connect");
-	*ret = take_fd(&fd);
-	return 0;
-}
+struct forwards {
+	int (*connect)(void *arg, const struct op *op, const struct forward *f, int *ret_fd,
+		struct err *e);
+	void *arg;
+	struct op op; /* of all threads: cancelled when it is over */
+	int epoll;    /* the listeners, by their host port; 0: ended */
+	int ended;    /* eventfd: a carrier has ended */
+	pthread_t thread;
+
+	pthread_mutex_t mu;
+	bool runs; /* the thread does */
+	struct listener list[FORWARDS_MAX];
+	unsigned n;
+	struct carrier *carriers;
+	unsigned n_carriers;
+};
+
+/* ---- carrying ---- */
 
 /* Bytes on their way in one direction. */
 struct flow {
@@ -123,9 +87,10 @@ static bool flow_move(struct flow *w, short from_ready, short to_ready)
 	return true;
 }
 
-static void carry(int outer, int inner)
+static void carry(const struct op *op, int outer, int inner)
 {
 	auto_free struct flow *flows = calloc(2, sizeof(*flows));
+	struct err ignored;
 
 	if (!flows)
 		return;
@@ -143,54 +108,263 @@ static void carry(int outer, int inner)
 		for (unsigned i = 0; i < 2; i++)
 			if (!fds[i].events)
 				fds[i].fd = -1;
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
-			return;
-		if (!flow_move(&flows[0], fds[0].revents, fds[1].revents) ||
+		if (op_wait_fds(op, fds, 2, &ignored) < 0 ||
+			!flow_move(&flows[0], fds[0].revents, fds[1].revents) ||
 			!flow_move(&flows[1], fds[1].revents, fds[0].revents))
 			return;
 	}
 }
 
+static void wake(int fd)
+{
+	uint64_t one = 1;
+
+	if (write(fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd with room: cannot fail */
+}
+
 static void *carrier_main(void *arg)
 {
-	auto_free struct carrier *c = arg;
+	struct carrier *c = arg;
+	struct forwards *all = c->all;
+	struct op soon = op_within(&all->op, CONNECT_SECONDS);
 	auto_fd int inner = -1;
 	struct err ignored; /* the client sees the connection close */
 
-	if (connect_inside(&c->f, &inner, &ignored) == 0)
-		carry(c->outer, inner);
+	if (all->connect(all->arg, &soon, &c->f, &inner, &ignored) == 0)
+		carry(&all->op, c->outer, inner);
 	close(c->outer);
-	atomic_fetch_sub(&connections, 1);
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+		c->ended = true;
+	}
+	wake(all->ended);
 	return NULL;
 }
 
-void forward_accept(const struct forward *f)
-{
-	int fd = accept4(f->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct carrier *c;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int rc;
+/* ---- listening ---- */
 
-	if (fd < 0)
-		return;
-	c = malloc(sizeof(*c));
-	if (!c || atomic_fetch_add(&connections, 1) >= CONNECTIONS_MAX) {
-		if (c)
-			atomic_fetch_sub(&connections, 1);
-		free(c);
-		close(fd);
-		return;
-	}
-	*c = (struct carrier){.f = *f, .outer = fd};
+static int spawn(pthread_t *ret, void *(*run)(void *), void *arg, struct err *e)
+{
+	pthread_attr_t attr;
+	int eno;
+
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	rc = pthread_create(&thread, &attr, carrier_main, c);
+	eno = pthread_create(ret, &attr, run, arg);
 	pthread_attr_destroy(&attr);
-	if (rc) {
-		atomic_fetch_sub(&connections, 1);
-		close(fd);
+	return eno ? err_sys(e, eno, "start a thread") : 0;
+}
+
+/* Takes a carrier off the list: one that has ended, or any. */
+static struct carrier *take_carrier(struct forwards *all, bool any)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+
+	for (struct carrier **at = &all->carriers; *at; at = &(*at)->next) {
+		struct carrier *c = *at;
+
+		if (any || c->ended) {
+			*at = c->next;
+			all->n_carriers--;
+			return c;
+		}
+	}
+	return NULL;
+}
+
+static void join_carriers(struct forwards *all, bool any)
+{
+	struct carrier *c;
+
+	while ((c = take_carrier(all, any))) {
+		pthread_join(c->thread, NULL);
 		free(c);
 	}
+}
+
+/* Somebody is at the door of that port. */
+static struct carrier *let_in(struct forwards *all, unsigned host_port)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	struct carrier *c = NULL;
+
+	for (unsigned i = 0; i < all->n; i++) {
+		int fd;
+
+		if (all->list[i].f.host_port != host_port)
+			continue;
+		fd = accept4(all->list[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return NULL;
+		c = all->n_carriers < CONNECTIONS_MAX ? malloc(sizeof(*c)) : NULL;
+		if (!c) {
+			close(fd);
+			return NULL;
+		}
+		*c = (struct carrier){.all = all, .f = all->list[i].f, .outer = fd};
+	}
+	return c;
+}
+
+static void serve_one(struct forwards *all, unsigned host_port)
+{
+	struct carrier *c = let_in(all, host_port);
+	struct err ignored;
+
+	if (!c)
+		return;
+	/* Only this thread and, after its end, the owner take carriers off the list. */
+	if (spawn(&c->thread, carrier_main, c, &ignored) < 0) {
+		close(c->outer);
+		free(c);
+		return;
+	}
+	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	c->next = all->carriers;
+	all->carriers = c;
+	all->n_carriers++;
+}
+
+static void *listen_main(void *arg)
+{
+	struct forwards *all = arg;
+	struct epoll_event events[16];
+	uint64_t count;
+	struct err ignored;
+
+	pthread_setname_np(pthread_self(), "moat-forward");
+	while (op_wait_fd(&all->op, all->epoll, POLLIN, &ignored) == 0) {
+		int n = epoll_wait(all->epoll, events, ARRAY_LEN(events), 0);
+
+		for (int i = 0; i < n; i++) {
+			if (events[i].data.u32)
+				serve_one(all, events[i].data.u32);
+			else if (read(all->ended, &count, sizeof(count)) > 0)
+				join_carriers(all, false);
+		}
+	}
+	return NULL;
+}
+
+static int watch(struct forwards *all, int fd, unsigned host_port, struct err *e)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = host_port};
+
+	return epoll_ctl(all->epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? err_sys(e, errno, "epoll")
+								    : 0;
+}
+
+/* ---- its life ---- */
+
+int forwards_new(int (*connect)(void *arg, const struct op *op, const struct forward *f,
+			 int *ret_fd, struct err *e),
+	void *arg, struct forwards **ret, struct err *e)
+{
+	struct forwards *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return err_oom(e);
+	all->connect = connect;
+	all->arg = arg;
+	pthread_mutex_init(&all->mu, NULL);
+	all->op.cancel_fd = -1;
+	all->epoll = epoll_create1(EPOLL_CLOEXEC);
+	all->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (all->epoll < 0 || all->ended < 0) {
+		err_sys(e, errno, "epoll");
+		forwards_free(all);
+		return -1;
+	}
+	if (op_init(&all->op, "forward", 0, e) < 0 || watch(all, all->ended, 0, e) < 0) {
+		forwards_free(all);
+		return -1;
+	}
+	*ret = all;
+	return 0;
+}
+
+void forwards_free(struct forwards *all)
+{
+	if (!all)
+		return;
+	if (all->runs) {
+		op_cancel(&all->op);
+		pthread_join(all->thread, NULL);
+	}
+	join_carriers(all, true);
+	for (unsigned i = 0; i < all->n; i++)
+		close(all->list[i].fd);
+	if (all->epoll >= 0)
+		close(all->epoll);
+	if (all->ended >= 0)
+		close(all->ended);
+	op_done(&all->op);
+	pthread_mutex_destroy(&all->mu);
+	free(all);
+}
+
+static int listen_at(unsigned host_port, int *ret_fd, unsigned *ret_port, struct err *e)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)host_port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	auto_fd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int on = 1;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+		bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, 64) < 0 ||
+		getsockname(fd, (struct sockaddr *)&at, &len) < 0)
+		return err_sys(e, errno, "127.0.0.1:%u", host_port);
+	*ret_port = ntohs(at.sin_port);
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int forwards_add(
+	struct forwards *all, const struct forward *f, unsigned *ret_host_port, struct err *e)
+{
+	struct listener l = {.f = *f};
+	auto_fd int fd = -1;
+
+	if (listen_at(f->host_port, &fd, &l.f.host_port, e) < 0)
+		return -1;
+	l.fd = fd;
+	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	if (all->n == FORWARDS_MAX)
+		return err_set(
+			e, ERR_LIMIT, "a sandbox has at most %d forwarded ports", FORWARDS_MAX);
+	if (!all->runs && spawn(&all->thread, listen_main, all, e) < 0)
+		return -1;
+	all->runs = true;
+	if (watch(all, fd, l.f.host_port, e) < 0)
+		return -1;
+	all->list[all->n++] = l;
+	take_fd(&fd);
+	*ret_host_port = l.f.host_port;
+	return 0;
+}
+
+int forwards_remove(struct forwards *all, unsigned host_port, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+
+	for (unsigned i = 0; i < all->n; i++)
+		if (all->list[i].f.host_port == host_port) {
+			close(all->list[i].fd); /* and is watched no more */
+			memmove(&all->list[i], &all->list[i + 1],
+				(--all->n - i) * sizeof(all->list[0]));
+			return 0;
+		}
+	return err_set(e, ERR_NOT_FOUND, "port %u is not forwarded", host_port);
+}
+
+unsigned forwards_list(struct forwards *all, struct forward ret[static FORWARDS_MAX])
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+
+	for (unsigned i = 0; i < all->n; i++)
+		ret[i] = all->list[i].f;
+	return all->n;
 }

@@ -1,11 +1,15 @@
 /* What a holder is asked for. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/capture.h"
@@ -85,12 +89,15 @@ static int list_set(struct holder *h, json_t *show, const char *name, struct err
 
 static int add_forwards(struct holder *h, json_t *show, struct err *e)
 {
+	struct forward all[FORWARDS_MAX];
 	json_t *list = json_array();
+	unsigned n;
 
 	if (!list || json_object_set_new(show, "forwards", list) < 0)
 		return err_oom(e);
-	for (unsigned i = 0; i < h->forwards->n; i++) {
-		const struct forward *f = &h->forwards->list[i];
+	n = forwards_list(h->forwards, all);
+	for (unsigned i = 0; i < n; i++) {
+		const struct forward *f = &all[i];
 		char text[IPV4_TEXT_MAX];
 
 		if (json_array_append_new(list,
@@ -118,18 +125,47 @@ static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 	return net_memfd("show", text, strlen(text), ret_fd, e);
 }
 
+/* On the thread of one connection, which enters the sandbox's network for good. */
+int holder_connect(
+	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)f->port),
+		.sin_addr.s_addr = htonl(f->addr)};
+	struct holder *h = arg;
+	auto_fd int fd = -1;
+	int failed = 0;
+	socklen_t len = sizeof(failed);
+
+	if (setns(h->netns, CLONE_NEWNET) < 0)
+		return err_sys(e, errno, "network namespace");
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_sys(e, errno, "socket");
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS)
+		return err_sys(e, errno, "connect");
+	if (op_wait_fd(op, fd, POLLOUT, e) < 0)
+		return -1;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0 || failed)
+		return err_sys(e, failed, "connect");
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 static int answer_forward(struct holder *h, json_t *args, json_t **ret, struct err *e)
 {
 	const char *address;
+	struct forward f = {0};
 	int port, host_port;
 	unsigned became;
-	uint32_t addr;
 
 	if (json_get(args, "forward", e, "{s:s, s:i, s:i}", "address", &address, "port", &port,
 		    "host_port", &host_port) < 0 ||
-		ipv4_parse(address, &addr, e) < 0 ||
-		forward_add(h->forwards, h->netns, addr, (unsigned)port, (unsigned)host_port,
-			&became, e) < 0)
+		ipv4_parse(address, &f.addr, e) < 0)
+		return -1;
+	f.port = (unsigned)port;
+	f.host_port = (unsigned)host_port;
+	if (forwards_add(h->forwards, &f, &became, e) < 0)
 		return -1;
 	return json_make(ret, e, "{s:i}", "host_port", (int)became);
 }
@@ -140,7 +176,7 @@ static int answer_unforward(struct holder *h, json_t *args, struct err *e)
 
 	if (json_get(args, "unforward", e, "{s:i}", "host_port", &host_port) < 0)
 		return -1;
-	return forward_remove(h->forwards, (unsigned)host_port, e);
+	return forwards_remove(h->forwards, (unsigned)host_port, e);
 }
 
 struct listen {

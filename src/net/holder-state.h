@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "net/child.h"
+#include "net/forward.h"
 #include "net/hostaddr.h"
 
 enum { HOLDER_CHILDREN_MAX = 72, HOLDER_WORDS = 400 };
@@ -35,3 +36,6 @@ int holder_setup(struct holder *h, struct err *e);
 /* Answers one request. */
 int holder_answer(
 	struct holder *h, const char *op, json_t *args, json_t **ret, int *ret_fd, struct err *e);
+/* For forwards_new; arg is the holder. */
+int holder_connect(
+	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e);

@@ -106,16 +106,13 @@ enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_CHILDREN };
 
 static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 {
-	unsigned n = AT_CHILDREN, n_dns, at_dns, at_forwards;
+	unsigned n = AT_CHILDREN, n_dns, at_dns;
 
 	fds[AT_REQUESTS] = (struct pollfd){.fd = HOLDER_FD_REQUESTS, .events = POLLIN};
 	fds[AT_LOG] = (struct pollfd){.fd = h->log[0], .events = POLLIN};
 	fds[AT_HOSTS] = (struct pollfd){.fd = h->hosts.fd, .events = POLLIN};
 	for (unsigned i = 0; i < h->n_children; i++)
 		fds[n++] = (struct pollfd){.fd = h->children[i].proc.pidfd, .events = POLLIN};
-	at_forwards = n;
-	for (unsigned i = 0; i < h->forwards->n; i++)
-		fds[n++] = (struct pollfd){.fd = h->forwards->list[i].fd, .events = POLLIN};
 	at_dns = n;
 	n_dns = dns_poll(h->dns, fds + n);
 	if (poll(fds, n + n_dns, dns_timeout(h->dns)) < 0)
@@ -129,9 +126,6 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 		if (fds[AT_CHILDREN + i].revents && follow_child(h, i, e) < 0)
 			return -1;
 	dns_serve(h->dns, fds + at_dns, n_dns);
-	for (unsigned i = 0; i < h->forwards->n; i++)
-		if (fds[at_forwards + i].revents)
-			forward_accept(&h->forwards->list[i]);
 	return fds[AT_REQUESTS].revents ? serve_request(h, e) : 0;
 }
 
@@ -151,10 +145,11 @@ static int run(struct holder *h, struct err *e)
 	}
 	if (tell("ready", NULL, e) < 0)
 		return -1;
-	h->forwards = calloc(1, sizeof(*h->forwards));
-	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + FORWARDS_MAX + DNS_POLL_MAX, sizeof(*fds));
-	if (!fds || !h->forwards)
+	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + DNS_POLL_MAX, sizeof(*fds));
+	if (!fds)
 		return err_oom(e);
+	if (forwards_new(holder_connect, h, &h->forwards, e) < 0)
+		return -1;
 	while (serve_once(h, fds, e) == 0)
 		;
 	return -1;

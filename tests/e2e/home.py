@@ -142,11 +142,13 @@ def kill(pid: int) -> None:
 class Wire:
     """The socket protocol by hand, for clients that misbehave."""
 
-    def __init__(self, home: Home, protocol: int = 1) -> None:
-        home.ok("ls")  # starts the daemon
+    def __init__(self, home: Home, protocol: int = 1, *, urgent: bool = False) -> None:
+        if not urgent:
+            home.ok("ls")  # starts the daemon
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(str(home.dir / "run" / "moat.sock"))
-        self.send({"type": "hello", "protocol": protocol, "client": "test"})
+        hello = {"type": "hello", "protocol": protocol, "client": "test"}
+        self.send({**hello, "urgent": True} if urgent else hello)
         self.hello = self.receive()[0]
         self.next_id = 0
 

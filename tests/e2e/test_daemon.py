@@ -428,6 +428,22 @@ def test_more_connections_than_allowed(served: Home) -> None:
     until(lambda: served.run("ls").returncode == 0, "there is room again")
 
 
+def test_stopping_a_daemon_that_has_too_many_connections(home: Home) -> None:
+    home.ok("serve", "--background")
+    pid = home.daemon_pid()
+    path = str(home.dir / "run" / "moat.sock")
+    with contextlib.ExitStack() as crowd:
+        for _ in range(128):
+            client = crowd.enter_context(socket.socket(socket.AF_UNIX))
+            while client.connect_ex(path) == errno.EAGAIN:
+                time.sleep(0.02)
+        urgent = Wire(home, urgent=True)
+        refused = urgent.final(urgent.request("ls", {}))
+        assert refused["error"]["kind"] == "busy", refused
+        home.ok("serve", "--stop")
+        until(lambda: not Path(f"/proc/{pid}").exists(), "it has ended")
+
+
 # ---- leases ----
 
 

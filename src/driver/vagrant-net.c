@@ -1,0 +1,119 @@
+/* Ports of machines on the host's loopback, through the SSH connection that there is anyway. */
+#include <errno.h>
+#include <string.h>
+
+#include "driver/vagrant-box.h"
+#include "guest/sshlink.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/lock.h"
+#include "util/str.h"
+
+#define HOST          "127.0.0.1"
+#define PROBE_SECONDS 60.0
+
+static int dial(struct vagrant_vm *vm, const struct op *op, const char *host, unsigned port,
+	int *ret_fd, struct err *e)
+{
+	struct guest *g;
+	int rc;
+
+	if (ways_take(&vm->ways, op, &g, e) < 0)
+		return -1;
+	rc = sshlink_dial(ways_below(&vm->ways, g), op, host, port, ret_fd, e);
+	ways_give(&vm->ways, g);
+	return rc;
+}
+
+/* Where the machine has its own address, as far as we know it: a provider that forwards SSH from
+ * this host tells us its own. */
+static bool own_address(struct vagrant_vm *vm, char host[static VAGRANT_HOST_MAX])
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	memcpy(host, vm->ssh.host, VAGRANT_HOST_MAX);
+	return strcmp(host, "localhost") != 0 && strcmp(host, "::1") != 0 &&
+	       !str_starts(host, "127.");
+}
+
+/* A service may listen on one address only; the first that answers is it. */
+static int dial_any(
+	struct vagrant_vm *vm, const struct op *op, unsigned port, int *ret_fd, struct err *e)
+{
+	char own[VAGRANT_HOST_MAX];
+	const char *const hosts[] = {"127.0.0.1", "::1", own_address(vm, own) ? own : NULL, NULL};
+
+	for (unsigned i = 0; hosts[i]; i++) {
+		if (dial(vm, op, hosts[i], port, ret_fd, e) == 0)
+			return 0;
+		if (e->sys != ECONNREFUSED)
+			return -1;
+	}
+	return -1;
+}
+
+int vagrant_net_connect(
+	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e)
+{
+	struct vagrant_box *b = arg;
+
+	return dial_any(b->vms[f->vm], op, f->port, ret_fd, e);
+}
+
+/* At port 0 nobody ever listens, but an SSH server that lets nobody through says so. */
+static int probe(struct vagrant_vm *vm, const struct op *op, struct err *e)
+{
+	struct op soon = op_within(op, PROBE_SECONDS);
+	auto_fd int fd = -1;
+
+	if (dial(vm, &soon, "127.0.0.1", 0, &fd, e) == 0 || e->sys == ECONNREFUSED)
+		return 0;
+	return -1;
+}
+
+static int to_json(
+	const struct vagrant_box *b, const struct forward *f, json_t **ret, struct err *e)
+{
+	return json_make(ret, e, "{s:s, s:s, s:i, s:s, s:i}", "vm", b->vms[f->vm]->name, "address",
+		"127.0.0.1", "port", (int)f->port, "host", HOST, "host_port", (int)f->host_port);
+}
+
+int vagrant_net_forward(struct box *box, const struct op *op, unsigned vm, unsigned port,
+	unsigned host_port, json_t **ret, struct err *e)
+{
+	struct vagrant_box *b = (struct vagrant_box *)box;
+	struct forward f = {.vm = vm, .port = port, .host_port = host_port};
+
+	if (probe(b->vms[vm], op, e) < 0)
+		return -1;
+	if (forwards_add(b->forwards, &f, &f.host_port, e) < 0)
+		return -1;
+	return to_json(b, &f, ret, e);
+}
+
+int vagrant_net_unforward(struct box *box, const struct op *op, unsigned host_port, struct err *e)
+{
+	(void)op;
+	return forwards_remove(((struct vagrant_box *)box)->forwards, host_port, e);
+}
+
+/* The networks are Vagrant's and its provider's: there is nothing to tell of them but this. */
+int vagrant_net_show(struct box *box, const struct op *op, json_t **ret, struct err *e)
+{
+	struct vagrant_box *b = (struct vagrant_box *)box;
+	struct forward all[FORWARDS_MAX];
+	unsigned n = forwards_list(b->forwards, all);
+	auto_json json_t *list = json_array();
+
+	(void)op;
+	for (unsigned i = 0; i < n; i++) {
+		json_t *one;
+
+		if (to_json(b, &all[i], &one, e) < 0)
+			return -1;
+		if (json_array_append_new(list, one) < 0)
+			return err_oom(e);
+	}
+	return json_make(ret, e, "{s:[], s:[], s:O, s:{s:[], s:[]}}", "vnets", "nics", "forwards",
+		list, "refused", "names", "connections");
+}
