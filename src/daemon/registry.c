@@ -409,6 +409,8 @@ static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
 		json_object_set_new(j, "place", json_text(info.place));
 	if (j && info.known_as)
 		json_object_set_new(j, "known_as", json_text(info.known_as));
+	if (j && info.ssh_host)
+		json_object_set_new(j, "ssh_host", json_text(info.ssh_host));
 	if (j && info.start)
 		json_object_set_new(j, "start", json_string(info.start));
 	if (j && info.cold_reason)

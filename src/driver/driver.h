@@ -42,7 +42,9 @@ struct box_vm_info { /* pointers live as long as the box */
 	/* On this host: a directory that the backend's own tools know, and what they call the VM
 	 * there; NULL: none. */
 	const char *place, *known_as;
-	unsigned vmid;                /* 0: not on a server */
+	const char
+		*ssh_host; /* what ssh calls it, with a configuration file in place; NULL: none */
+	unsigned vmid;     /* 0: not on a server */
 	const char *server, *console; /* NULL: not on a server. console: a URL */
 	const char *start;            /* "warm", "cold"; NULL: the driver knows no difference */
 	const char *cold_reason; /* why it could not start from a template; NULL: none to tell */

@@ -184,6 +184,7 @@ int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
 			if (vm->state == BOX_VM_DEAD)
 				vm->state = BOX_VM_STARTING;
 		}
+		vagrant_ssh_keep(vm, op);
 		if (!b->spec->vms[i].is_sandbox)
 			continue;
 		op_progress(op, i, b->n_vms, "connecting to %s", vm->name);

@@ -34,7 +34,8 @@ int vagrant_dir_name(const char *id, char **ret, struct err *e)
  */
 static bool stays_behind(const char *name)
 {
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".vagrant") == 0;
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".vagrant") == 0 ||
+	       str_starts(name, ".moat-");
 }
 
 static int copy_some(const struct op *op, struct strv *names, const char *to, struct err *e)
@@ -125,6 +126,8 @@ static int make_env(const struct vagrant_want *want, const json_t *access, const
 		return -1;
 	env_set(&d->env, "INSPECT_VM_SUFFIX", suffix);
 	env_set(&d->env, "MOAT_BOX_LOCKS", lock_dir);
+	if (want->provider) /* for those runs that take no option, too */
+		env_set(&d->env, "VAGRANT_DEFAULT_PROVIDER", want->provider);
 	json_object_foreach(want->env, name, value)
 		env_set(&d->env, name, json_string_value(value));
 	return fix_env(&d->env, d->path, e);
@@ -227,8 +230,8 @@ void vagrant_dir_close(struct vagrant_dir *d)
 	free(take_ptr(&d->path));
 }
 
-/* DIR/.vagrant/machines/NAME/PROVIDER/id is there from the making of a machine to its end. */
-static bool any_id(const char *dir, unsigned depth)
+/* Whether there is a file of that name (NULL: any), so many directories down. */
+static bool any_file(const char *dir, unsigned depth, const char *name)
 {
 	auto_dir DIR *open_dir = opendir(dir);
 	struct dirent *ent;
@@ -239,10 +242,10 @@ static bool any_id(const char *dir, unsigned depth)
 
 		if (ent->d_name[0] == '.')
 			continue;
-		if (depth == 0 && strcmp(ent->d_name, "id") == 0)
+		if (depth == 0 && (!name || strcmp(ent->d_name, name) == 0))
 			return true;
 		if (depth && str_printf(&path, &ignored, "%s/%s", dir, ent->d_name) == 0 &&
-			any_id(path, depth - 1))
+			any_file(path, depth - 1, name))
 			return true;
 	}
 	return false;
@@ -250,9 +253,13 @@ static bool any_id(const char *dir, unsigned depth)
 
 bool vagrant_dir_has_machines(const char *path)
 {
-	auto_free char *machines = NULL;
+	auto_free char *machines = NULL, *notes = NULL;
 	struct err ignored;
 
-	return str_printf(&machines, &ignored, "%s/.vagrant/machines", path) < 0 ||
-	       any_id(machines, 2);
+	if (str_printf(&machines, &ignored, "%s/.vagrant/machines", path) < 0 ||
+		str_printf(&notes, &ignored, "%s/" VAGRANT_NOTES, path) < 0)
+		return true;
+	/* MACHINES/NAME/PROVIDER/id is there from the making of a machine to its end; a note, where
+	 * the provider is libvirt, from before that. */
+	return any_file(machines, 2, "id") || any_file(notes, 0, NULL);
 }

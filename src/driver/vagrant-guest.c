@@ -32,7 +32,8 @@ int vagrant_vm_init(
 	memcpy(vm->provider, m->provider, sizeof(vm->provider));
 	return ways_init(&vm->ways, &vagrant_ways, vm, e) < 0 ||
 			       str_dup(m->name, &vm->machine, e) < 0 ||
-			       str_dup(name, &vm->name, e) < 0
+			       str_dup(name, &vm->name, e) < 0 ||
+			       vagrant_ssh_alias(vm->dir, name, &vm->alias, e) < 0
 		       ? -1
 		       : 0;
 }
@@ -43,6 +44,7 @@ void vagrant_vm_free(struct vagrant_vm *vm)
 	pthread_mutex_destroy(&vm->mu);
 	free(vm->machine);
 	free(vm->name);
+	free(vm->alias);
 }
 
 /* ---- connecting ---- */
@@ -86,8 +88,11 @@ static int ask_vagrant(struct vagrant_vm *vm, const struct op *op, struct err *e
 	if (!m || !m->ssh.port)
 		return err_set(e, ERR_UNAVAILABLE, "vagrant ssh-config: %s",
 			report->error[0] ? report->error : "it does not say how to reach the VM");
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-	vm->ssh = m->ssh;
+	{
+		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		vm->ssh = m->ssh;
+	}
+	vagrant_ssh_keep(vm, op);
 	return 0;
 }
 

@@ -240,7 +240,8 @@ static void describe_op(struct box *box, unsigned i, struct box_vm_info *ret)
 		.accelerator = "",
 		.way = way,
 		.place = b->dir.path,
-		.known_as = vm->machine};
+		.known_as = vm->machine,
+		.ssh_host = vm->ssh.port ? vm->alias : NULL};
 	if (vm->state == BOX_VM_STARTING)
 		ret->state = BOX_VM_RUNNING; /* Vagrant says so; nobody has wanted to get in yet */
 	if (vm->state == BOX_VM_DEAD)

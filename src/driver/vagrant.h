@@ -52,9 +52,12 @@ struct vagrant_dir {
 };
 
 /* Files in DIR that are ours. */
-#define VAGRANT_HELPER   "Vagrantfile.moat"
-#define VAGRANT_ENV_FILE ".moat-env"
-#define VAGRANT_LOG_FILE ".moat-vagrant.log"
+#define VAGRANT_HELPER      "Vagrantfile.moat"
+#define VAGRANT_ENV_FILE    ".moat-env"
+#define VAGRANT_LOG_FILE    ".moat-vagrant.log"
+#define VAGRANT_NOTES       ".moat-making" /* a directory; a file for each machine */
+#define VAGRANT_SSH_DIR     ".moat-ssh"
+#define VAGRANT_KNOWN_HOSTS ".moat-known-hosts" /* ssh's, of whoever uses those files */
 
 /* Makes DIR as wanted, for the sandbox with this id. lock_dir: for locks that sandboxes share. */
 int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
@@ -87,6 +90,17 @@ int vagrant_run(struct vagrant_dir *d, const struct op *op, const struct vagrant
  */
 int vagrant_destroy_all(struct vagrant_dir *d, const struct op *op, struct err *e);
 
+/* ---- configuration for ssh: vagrant-ssh.c ---- */
+
+struct vagrant_vm;
+
+/* What the user's ssh calls a machine: a name that no other sandbox's machine has. */
+int vagrant_ssh_alias(const struct vagrant_dir *d, const char *name, char **ret, struct err *e);
+int vagrant_ssh_config(const struct vagrant_dir *d, const char *alias,
+	const struct vagrant_ssh *ssh, char **ret, struct err *e);
+/* DIR/.moat-ssh/ALIAS, as things stand. A failure is logged: commands need it not. */
+void vagrant_ssh_keep(struct vagrant_vm *vm, const struct op *op);
+
 /* ---- machines: vagrant-guest.c ---- */
 
 struct vagrant_vm {
@@ -94,6 +108,7 @@ struct vagrant_vm {
 	const char *runner_path;
 	char *machine; /* as Vagrant knows it */
 	char *name;    /* as users know it: without the suffix */
+	char *alias;   /* for ssh */
 	char provider[64];
 	char user[64];     /* who runs commands; "": whoever we log in as */
 	bool for_commands; /* false: it only runs */

@@ -21,29 +21,34 @@ enum {
 };
 
 /*
- * One line in double quotes for sh, in single quotes for whatever shell the user has; so there are
- * neither newlines nor single quotes in it. With sudo only directories are used that others cannot
- * write to, without it only files of our own.
+ * What finds the runner, or takes it in, and becomes it; $1 is "root" if it can become anybody. It
+ * is in single quotes for whatever shell the user has, so there are neither newlines nor single
+ * quotes in it. As root only directories are used that others cannot write to, otherwise only
+ * files of our own. The file for SFTP is whose login it is.
  */
 #define SCRIPT                                                                                     \
-	"v=\"moat-guest " MOAT_VERSION " wire 2\"; s=; r=user; d=$HOME/.cache/moat; t=/tmp; "      \
-	"if [ \"$(id -u)\" = 0 ]; then r=root; "                                                   \
-	"elif sudo -n true </dev/null >/dev/null 2>&1; then r=root; s=\"sudo -n\"; fi; "           \
+	"v=\"moat-guest " MOAT_VERSION " wire 2\"; r=$1; d=$HOME/.cache/moat; t=/tmp; "            \
 	"[ $r = user ] || d=\"/var/lib/moat /usr/local/lib/moat /opt/moat\"; "                     \
 	"for p in $d; do f=$p/moat-guest; "                                                        \
-	"[ \"$($s \"$f\" version 2>/dev/null </dev/null)\" = \"$v\" ] || continue; "               \
+	"[ -x \"$f\" ] && [ \"$(\"$f\" version 2>/dev/null </dev/null)\" = \"$v\" ] || continue; " \
 	"[ $r = root ] || [ -O \"$f\" ] || continue; "                                             \
-	"echo \"moat:run:$r\"; exec $s \"$f\" serve -; done; "                                     \
-	"[ -w /tmp ] || t=$HOME; n=$(mktemp \"$t/moat-guest.XXXXXX\") || { "                       \
+	"echo \"moat:run:$r\"; exec \"$f\" serve -; done; "                                        \
+	"[ -w /tmp ] || t=$HOME; n=$(mktemp \"$t/moat-guest.XXXXXX\") && "                         \
+	"{ [ -z \"$SUDO_UID\" ] || chown \"$SUDO_UID\" \"$n\"; } || { "                            \
 	"echo \"moat:no:there is no place for a file in /tmp or the home directory\"; exit 1; }; " \
 	"echo \"moat:put:$n\"; read go; "                                                          \
-	"for p in $d; do f=$p/moat-guest; $s mkdir -p \"$p\" && $s cp \"$n\" \"$f.new\" && "       \
-	"$s chmod 755 \"$f.new\" && [ \"$($s \"$f.new\" version </dev/null)\" = \"$v\" ] && "      \
-	"$s mv -f \"$f.new\" \"$f\" || continue; "                                                 \
-	"rm -f \"$n\"; echo \"moat:run:$r\"; exec $s \"$f\" serve -; done 2>/dev/null; "           \
+	"for p in $d; do f=$p/moat-guest; mkdir -p \"$p\" && cp \"$n\" \"$f.new\" && "             \
+	"chmod 755 \"$f.new\" && [ \"$(\"$f.new\" version </dev/null)\" = \"$v\" ] && "            \
+	"mv -f \"$f.new\" \"$f\" || continue; "                                                    \
+	"rm -f \"$n\"; echo \"moat:run:$r\"; exec \"$f\" serve -; done 2>/dev/null; "              \
 	"rm -f \"$n\"; echo \"moat:no:it cannot be run from any of: $d\"; exit 1"
 
-static const char command[] = "exec sh -c '" SCRIPT "'";
+/* sudo is slow in a small guest: it is asked once whether it would, and then does everything. */
+static const char command[] =
+	"exec sh -c '"
+	"if [ \"$(id -u)\" = 0 ]; then unset SUDO_UID; exec sh -c \"$1\" sh root; "
+	"elif sudo -n true </dev/null >/dev/null 2>&1; then exec sudo -n sh -c \"$1\" sh root; fi; "
+	"unset SUDO_UID; exec sh -c \"$1\" sh user' sh '" SCRIPT "'";
 
 /* ---- SFTP ---- */
 

@@ -2,13 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "guest/armour.h"
@@ -20,7 +22,8 @@ enum {
 	REQUEST_MAX = 64 * 1024 * 1024,
 	STDIN_MAX = 96 * 1024,
 	KILL_S = 15, /* a tree that will not die is given up by the runner before that */
-	PAUSE_MS = 20,
+	PID_MS = 100,
+	PID_TRIES = 10,
 };
 
 static int complain(const char *what, int error)
@@ -209,36 +212,70 @@ static int run(const char *id, char **old)
 	return give_result(id);
 }
 
-/* The worker's pid, once it can be told to end; 0: nobody is at work. */
+/*
+ * The worker's pid, once it can be told to end; 0: nobody is at work. It writes the number soon
+ * after its lock is there, so there is little to wait for, and no wish to wait long.
+ */
 static pid_t worker_of(const char *id)
 {
-	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
-	char path[ARMOUR_ID_MAX + 8], text[16] = "";
+	char path[ARMOUR_ID_MAX + 256], text[16] = "";
+	auto_fd int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), lock = -1;
 
+	snprintf(path, sizeof(path), "%s/%s/lock", spool_path(), id);
+	/* Before the first look: whatever is written after it wakes us. */
+	if (watch >= 0 && inotify_add_watch(watch, path, IN_MODIFY | IN_CLOSE_WRITE) < 0)
+		return 0;
 	snprintf(path, sizeof(path), "%s/lock", id);
-	for (int tries = 0; tries < 1000 / PAUSE_MS; tries++) {
-		auto_fd int lock = openat(spool_dir(), path, O_RDONLY | O_CLOEXEC);
+	lock = openat(spool_dir(), path, O_RDONLY | O_CLOEXEC);
+	for (int tries = 0; lock >= 0 && tries < PID_TRIES; tries++) {
+		struct pollfd news = {.fd = watch, .events = POLLIN};
+		char events[1024];
 
-		if (lock < 0 || flock(lock, LOCK_SH | LOCK_NB) == 0)
+		if (flock(lock, LOCK_SH | LOCK_NB) == 0)
 			return 0;
-		if (read(lock, text, sizeof(text) - 1) > 0)
+		if (pread(lock, text, sizeof(text) - 1, 0) > 0)
 			return (pid_t)atol(text);
-		nanosleep(&pause, NULL);
+		if (poll(&news, 1, PID_MS) > 0 && read(watch, events, sizeof(events)) < 0)
+			return 0;
 	}
 	return 0;
 }
 
+static void on_alarm(int number)
+{
+	(void)number; /* it interrupts */
+}
+
+/* Whether the worker lets go of its lock, which is its end, within so many seconds. */
+static bool ends_within(const char *id, int seconds)
+{
+	const struct itimerval off = {0},
+			       every = {.it_interval.tv_sec = 1, .it_value.tv_sec = seconds};
+	const struct sigaction alarm_action = {.sa_handler = on_alarm};
+	char path[ARMOUR_ID_MAX + 8];
+	auto_fd int lock = -1;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/lock", id);
+	lock = openat(spool_dir(), path, O_RDONLY | O_CLOEXEC);
+	if (lock < 0)
+		return true;
+	sigaction(SIGALRM, &alarm_action, NULL);
+	setitimer(ITIMER_REAL, &every, NULL); /* again and again: one may come just before flock */
+	rc = flock(lock, LOCK_SH);
+	setitimer(ITIMER_REAL, &off, NULL);
+	return rc == 0;
+}
+
 static int kill_one(const char *id)
 {
-	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
 	pid_t pid = worker_of(id);
 
-	if (pid > 1)
+	if (pid > 1) {
 		kill(pid, SIGTERM);
-	for (int i = 0; pid > 1 && i < KILL_S * 1000 / PAUSE_MS && worker_of(id) == pid; i++)
-		nanosleep(&pause, NULL);
-	if (pid > 1 && worker_of(id) == pid)
-		kill(pid, SIGKILL); /* the runner sees it, and ends everything */
+		if (!ends_within(id, KILL_S))
+			kill(pid, SIGKILL); /* the runner sees it, and ends everything */
+	}
 	return give_result(id);
 }
 

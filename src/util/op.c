@@ -7,8 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OP_FDS_MAX = 320 }; /* on the stack: a thread with many sockets is the exception */
-
 int64_t now_ns(void)
 {
 	struct timespec ts;

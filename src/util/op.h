@@ -44,6 +44,7 @@ struct op op_for_cleanup(double timeout_s);
  * ready. */
 int op_wait_fd(const struct op *op, int fd, short events, struct err *e);
 /* The same for several; returns when at least one is ready, with revents set. */
+enum { OP_FDS_MAX = 320 };
 int op_wait_fds(const struct op *op, struct pollfd *fds, unsigned n, struct err *e);
 /* Lets time pass: for backing off between polls of something that cannot be waited for. */
 int op_pause(const struct op *op, double seconds, struct err *e);

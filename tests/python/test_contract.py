@@ -360,6 +360,22 @@ async def test_connection_lists_the_forwarded_ports(
     assert (await machine.connection()).ports is None
 
 
+async def test_connection_has_a_vs_code_window_where_ssh_is(
+    machine: SandboxEnvironment, lab: tuple[Moat, str]
+) -> None:
+    client, sandbox = lab
+    assert (await machine.connection()).vscode_command is None
+    made = client.run("forward", sandbox, "one", "22")
+    assert made.returncode == 0, made
+    port = int(made.stdout.split(":")[1])
+    for user, wanted in ((None, "user"), ("somebody", "somebody")):
+        command = (await machine.connection(user=user)).vscode_command
+        to = {"host": "127.0.0.1", "port": port, "userName": wanted}
+        assert command == ["opensshremotes.openEmptyWindow", to]
+    client.run("forward", "--remove", str(port), sandbox)
+    assert (await machine.connection()).vscode_command is None
+
+
 def test_as_type_is_checked(lab: tuple[Moat, str]) -> None:
     environment: SandboxEnvironment = MoatSandboxEnvironment(None, lab[1], "one")  # type: ignore[arg-type]
     for kind in (MoatSandboxEnvironment, VmSandboxEnvironment):

@@ -112,7 +112,7 @@ static void test_parts(void)
 static void test_several(void)
 {
 	struct op op = op_for_cleanup(10);
-	struct pollfd many[9] = {{.fd = -1}};
+	struct pollfd many[OP_FDS_MAX + 1] = {{.fd = -1}};
 	int a[2], b[2];
 	struct err e;
 
@@ -122,7 +122,7 @@ static void test_several(void)
 	OK(fds[0].revents == 0 && fds[1].revents == POLLIN);
 	close(a[1]); /* hang-up counts as ready */
 	OK(op_wait_fd(&op, a[0], POLLIN, &e) == 0);
-	OK(op_wait_fds(&op, many, 9, &e) < 0 && e.kind == ERR_INTERNAL);
+	OK(op_wait_fds(&op, many, ARRAY_LEN(many), &e) < 0 && e.kind == ERR_INTERNAL);
 	close(a[0]);
 	close(b[0]);
 	close(b[1]);

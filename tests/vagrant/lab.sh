@@ -43,8 +43,8 @@ export VAGRANT_HOME=$lab/vagrant.d VAGRANT_DEFAULT_PROVIDER=libvirt VAGRANT_NO_C
 	VAGRANT_CHECKPOINT_DISABLE=1 VAGRANT_BOX_UPDATE_CHECK_DISABLE=1
 mkdir -p "$VAGRANT_HOME"
 
-libvirtd >"$lab/libvirtd.log" 2>&1 &
-for _ in $(seq 300); do
+libvirtd --pid-file "$lab/libvirtd.pid" >"$lab/libvirtd.log" 2>&1 &
+for _ in $(seq 1200); do
 	virsh -q version >/dev/null 2>&1 && break
 	sleep 0.1
 done

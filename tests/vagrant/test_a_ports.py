@@ -31,8 +31,8 @@ def fetch(port: int, path: str = "flag") -> bytes:
 
 
 def as_root(home: VagrantHome, lab: str, script: str, vm: str = "web") -> str:
-    done = home.run("exec", "--vm", vm, "-u", "root", lab, "--", "sh", "-c", script, timeout=TIMEOUT)
-    return done.stdout.strip()
+    command = ("exec", "--vm", vm, "-u", "root", lab, "--", "sh", "-c", script)
+    return home.run(*command, timeout=TIMEOUT).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +126,7 @@ def test_a_server_that_forwards_nothing(home: VagrantHome, lab: str) -> None:
     port = forward(home, lab, 22, "attacker")
     with socket.create_connection(("127.0.0.1", port), TIMEOUT) as peer:
         assert peer.recv(4) == b"SSH-"
+    home.ok("forward", "--remove", str(port), lab)
     assert home.exec(lab, "echo", "still here") == "still here"
 
 

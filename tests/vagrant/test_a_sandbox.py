@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import anyio
 import pytest
 from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
@@ -93,6 +94,22 @@ async def test_connection(sandbox_env: SandboxEnvironment, lab: str) -> None:
     command = await sandbox_env.vagrant_ssh_command()
     assert command.endswith(f"vagrant ssh attacker-{lab}")
     assert f"/moat-{lab}" in command
+
+
+async def test_ssh_and_vs_code(
+    home: VagrantHome, sandbox_env: SandboxEnvironment, lab: str, tmp_path: Path
+) -> None:
+    """The name that VS Code is told is one that ssh knows, by a line in its configuration."""
+    window = (await sandbox_env.connection()).vscode_command
+    assert window == ["opensshremotes.openEmptyWindow", {"host": f"moat-{lab}-attacker"}]
+    assert (await sandbox_env.connection(user="root")).vscode_command is None
+    config = tmp_path / "config"
+    config.write_text(f"Include {home.cache}/*/.moat-ssh/*\n")
+    for machine in ("attacker", "web"):
+        command = ["ssh", "-F", str(config), "-o", "BatchMode=yes", f"moat-{lab}-{machine}"]
+        with anyio.fail_after(TIMEOUT):
+            done = await anyio.run_process([*command, "whoami"], check=False)
+        assert done.stdout == b"vagrant\n", done.stderr
 
 
 def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:

@@ -90,6 +90,31 @@ def test_a_kill_while_machines_are_made(home: VagrantHome, victim: str) -> None:
     home.wait_until_clean()
 
 
+@pytest.mark.parametrize("at", ["disk", "domain"])
+@pytest.mark.parametrize("victim", ["daemon", "vagrant"])
+def test_a_kill_before_vagrant_has_written_down_what_it_made(
+    home: VagrantHome, victim: str, at: str, tmp_path: Path
+) -> None:
+    paused = tmp_path / "paused"
+    native = {
+        "vagrantfile": str(FILES / "Vagrantfile.half"),
+        "env": {"PAUSE_AT": at, "PAUSED": str(paused)},
+    }
+    spec = home.spec({"driver": "vagrant", "vms": [{}], "native": native})
+    client = home.start("up", spec)
+    home.wait_until(paused.exists, "it should have come so far")
+    assert len(home.disks()) == 1
+    assert len(home.domains()) == (at == "domain")
+    if victim == "daemon":
+        home.kill_daemon()
+    else:
+        for pid in vagrants(home):
+            kill(pid)
+    assert client.wait(TIMEOUT) != 0
+    home.ok("gc", timeout=TIMEOUT)
+    home.wait_until_clean()
+
+
 def test_interrupted_while_waiting_for_a_turn(home: VagrantHome) -> None:
     first = home.start("up", "--attach", str(FILES / "Vagrantfile.single"))
     home.wait_until(lambda: bool(vagrants(home)), "the first one should be going up")

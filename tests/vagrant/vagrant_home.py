@@ -54,9 +54,18 @@ class VagrantHome(Home):
         )
         return done.stdout.split()
 
+    def disks(self) -> list[str]:
+        """Those of machines: the box itself stays in the pool."""
+        done = subprocess.run(
+            ["virsh", "-q", "vol-list", "default"], capture_output=True, text=True, check=False
+        )
+        names = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+        return [name for name in names if "_vagrant_box_image_" not in name]
+
     def left_of(self) -> list[str]:
-        """What sandboxes may not leave: machines, directories, rows, processes."""
+        """What sandboxes may not leave: machines, disks, directories, rows, processes."""
         left = [f"machine {name}" for name in self.domains()]
+        left += [f"disk {name}" for name in self.disks()]
         if self.cache.exists():
             left += [f"directory {path}" for path in self.cache.iterdir()]
         left += [f"process {args}" for args in self.processes().values() if "vagrant" in args]

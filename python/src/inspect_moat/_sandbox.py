@@ -50,6 +50,7 @@ EXEC_GRACE = 30.0
 FILE_TIMEOUT = 600.0
 REMOVE_TIMEOUT = 120.0
 QUERY_TIMEOUT = 30.0
+SSH_PORT = 22
 # The limits of Inspect's contract for commands that are tried again after a timeout.
 RETRY_TIMEOUTS = (60, 30)
 RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR")
@@ -350,12 +351,14 @@ class VmSandboxEnvironment(SandboxEnvironment):
 
     @override
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
-        await self.running_vm()
+        vm = await self.running_vm()
+        ports = await self._ports()
         return SandboxConnection(
             type=self.provider,
             command=_shell_command(self.sandbox_id, self.vm_name, user),
+            vscode_command=_vscode_command(vm, ports, user),
             container=self.sandbox_id,
-            ports=await self._ports(),
+            ports=ports,
         )
 
     async def _ports(self) -> list[PortMapping] | None:
@@ -557,6 +560,26 @@ def _moat_command() -> list[str]:
     """How to call moat in another terminal, where our environment variables may not be set."""
     settings = [f"{name}={os.environ[name]}" for name in RUNTIME_VARIABLES if name in os.environ]
     return [*(["env", *settings] if settings else []), find_binary()]
+
+
+def _vscode_command(
+    vm: dict[str, Any], ports: list[PortMapping] | None, user: str | None
+) -> list[Any] | None:
+    """What VS Code's extension Remote - SSH has to do for a window on the VM.
+
+    None without SSH: it is there if the driver has a name for `ssh`, or if port 22 is forwarded.
+    """
+    open_window = "opensshremotes.openEmptyWindow"
+    if "ssh_host" in vm and user is None:  # whoever logs in there
+        return [open_window, {"host": vm["ssh_host"]}]
+    for port in ports or ():
+        if port.container_port == SSH_PORT:
+            to = port.mappings[0]
+            return [
+                open_window,
+                {"host": to.host_ip, "port": to.host_port, "userName": user or vm["user"]},
+            ]
+    return None
 
 
 def _shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
