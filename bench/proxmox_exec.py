@@ -3,10 +3,16 @@ the calls that the existing Python plugin makes for it, each on a connection of 
 
 from __future__ import annotations
 
+import asyncio
 import os
+import ssl
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import certifi
+import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pve"))
 
@@ -22,33 +28,46 @@ AGENT_SECONDS = 0.11
 
 
 class Replay:
-    """The existing plugin's way: a script, its exec, polls, three files each after a ping, rm."""
+    """The existing plugin's way: a script, its exec, polls, three files each after a ping, rm.
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    With its HTTP library, and like it with a new client, and so a new connection, for each call.
+    """
+
+    def __init__(self, server: PveServer, headers: dict[str, str]) -> None:
+        self.server = server
+        self.headers = headers
         self.calls = 0
 
-    def call(self, verb: str, name: str, **params: object) -> dict[str, object]:
+    async def call(self, verb: str, name: str, **params: Any) -> dict[str, Any]:
         self.calls += 1
-        data = self.client.call(verb, f"{QEMU}/{VM}/agent/{name}", params).data
-        return dict(data or {})
+        # The authorities that a new client loads by itself, and the test server's.
+        trust = ssl.create_default_context(cafile=certifi.where())
+        trust.load_verify_locations(self.server.certificate)
+        url = f"https://localhost:{self.server.port}/api2/json{QEMU}/{VM}/agent/{name}"
+        query = params if verb == "GET" else None
+        async with httpx.AsyncClient(verify=trust, headers=self.headers, timeout=60) as client:
+            reply = await client.request(verb, url, params=query, json=None if query else params)
+        return dict(reply.raise_for_status().json()["data"] or {})
 
-    def exec(self, command: str) -> None:
+    async def exec(self, command: str) -> None:
         base = f"/tmp/replay-{self.calls}"
-        script = f"{command} >{base}.out 2>{base}.err; echo $? >{base}.code\n"
-        self.call("POST", "file-write", file=f"{base}.sh", content=script)
-        pid = self.call("POST", "exec", command=["sh", f"{base}.sh"])["pid"]
+        files = [f"{base}.{name}" for name in ("out", "err", "code")]
+        # What its script does, step by step: the files are new, and on the disk before it ends.
+        script = f"rm -f {' '.join(files)}\n"
+        script += f"{command} >{base}.out 2>{base}.err\n"
+        script += f'echo -n "$?" >{base}.code\nsync\n'
+        await self.call("POST", "file-write", file=f"{base}.sh", content=script)
+        pid = (await self.call("POST", "exec", command=["sh", f"{base}.sh"]))["pid"]
         pause = 1.0
-        while not self.call("GET", "exec-status", pid=pid)["exited"]:
-            time.sleep(pause)  # as the plugin does
+        while not (await self.call("GET", "exec-status", pid=pid))["exited"]:
+            await asyncio.sleep(pause)  # as the plugin does
             pause *= 1.3
         read = {}
         for name in ("out", "err", "code"):
-            self.call("POST", "ping")
-            read[name] = self.call("GET", "file-read", file=f"{base}.{name}")["content"]
-        files = [f"{base}.{name}" for name in ("sh", "out", "err", "code")]
-        self.call("POST", "exec", command=["rm", "-f", *files])
-        assert read["code"] == "0\n", read
+            await self.call("POST", "ping")
+            read[name] = (await self.call("GET", "file-read", file=f"{base}.{name}"))["content"]
+        await self.call("POST", "exec", command=["sh", "-c", f"rm -f {base}.*"])
+        assert read["code"] == "0", read
 
 
 def calls_of(server: PveServer) -> int:
@@ -70,7 +89,7 @@ def run() -> None:
         client = Client(server)
         start_vm(client, VM)
         with Probe(server, VM) as rest, Probe(server, VM, "channel") as kept:
-            replay = Replay(client)
+            replay = Replay(server, client.headers)
             for _ in range(3):  # warm up, and let the runner in
                 rest.exec("/bin/true")
             deadline = time.monotonic() + WAIT_SECONDS
@@ -79,7 +98,7 @@ def run() -> None:
             baseline, ours, channel = [], [], []
             replay.calls = 0
             for _ in range(RUNS):
-                baseline.append(timed(lambda: replay.exec("/bin/true")))
+                baseline.append(timed(lambda: asyncio.run(replay.exec("/bin/true"))))
                 ours += [measure(rest, server) for _ in range(3)]
                 channel += [measure(kept, server) for _ in range(5)]
             theirs = replay.calls / RUNS

@@ -39,6 +39,8 @@ MAY_INCLUDE_FILES = {
         "proto/frame.h",
         "util/auto.h",
         "util/base64-raw.h",
+        "util/iso.h",
+        "util/sha256.h",
         "util/tree.h",
     },
 }

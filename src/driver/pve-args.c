@@ -254,6 +254,17 @@ static void set_machine(json_t *j, const struct pve_vm_plan *p)
 	json_object_set_new(j, "tablet", json_boolean(vm->tablet));
 }
 
+#define DISC_DRIVE "sata5"
+
+const char *pve_disc_drive(const struct vm_spec *vm, const json_t *template_config)
+{
+	const char *old = json_string_value(json_object_get(template_config, DISC_DRIVE));
+
+	if (json_object_get(vm->native, DISC_DRIVE))
+		return NULL;
+	return !old || strcmp(old, "none,media=cdrom") == 0 ? DISC_DRIVE : NULL;
+}
+
 static void set_devices(json_t *j, const struct pve_vm_plan *p)
 {
 	const struct vm_spec *vm = p->spec;
@@ -266,8 +277,8 @@ static void set_devices(json_t *j, const struct pve_vm_plan *p)
 		set_text(j, "serial1", "socket"); /* the kept channel into the guest */
 	/* Large files go in on a disc: the drive must be there from the start, a new one cannot be
 	 * plugged in later. */
-	if (agent && !json_object_get(p->template_config, "sata5"))
-		set_text(j, "sata5", "none,media=cdrom");
+	if (agent && pve_disc_drive(vm, p->template_config))
+		set_text(j, DISC_DRIVE, "none,media=cdrom");
 	if (p->seed_volid) {
 		snprintf(text, sizeof(text), "%s,media=cdrom", p->seed_volid);
 		set_text(j, "ide2", text);

@@ -44,6 +44,8 @@ void pve_tag_text(const char *text, char ret[128]);
 bool pve_has_tag(const char *tags, const char *tag);
 /* A snapshot's name as Proxmox wants it. */
 void pve_snapshot_name(const char *name, char ret[41]);
+/* The drive for large files, which is empty; NULL: something else is in its place. */
+const char *pve_disc_drive(const struct vm_spec *vm, const json_t *template_config);
 /* The disks of a configuration that hold data: the first one's name ("scsi0"), or NULL. */
 const char *pve_first_disk(const json_t *config);
 /* "local-lvm:vm-1-disk-0,size=10G": 10 GiB in bytes; 0 if it does not say. */

@@ -260,7 +260,7 @@ static int sweep_volumes(const struct sweep *s, struct pve_inst *inst, struct er
 
 		if (!volid || !is_lost(s, volid, stamp))
 			continue;
-		if (pve_volume_remove(inst->site, s->op, inst->node, volid, e) < 0)
+		if (pve_volume_delete(pve_site_api(inst->site), s->op, inst->node, volid, e) < 0)
 			return -1;
 		s->said(s->arg, volid);
 	}

@@ -92,7 +92,7 @@ static int get_file(struct build *u, const struct op *op, struct err *e)
 static int drop_volume(
 	struct build *u, const struct op *op, const char *volid, int64_t row, struct err *e)
 {
-	if (pve_volume_remove(u->b->site, op, u->b->inst->node, volid, e) < 0)
+	if (pve_volume_delete(u->b->api, op, u->b->inst->node, volid, e) < 0)
 		return -1;
 	return journal_gone(journal_of(u), row, e);
 }

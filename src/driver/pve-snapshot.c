@@ -15,11 +15,8 @@ struct job {
 	const char *text;
 };
 
-static int take_one(void *arg, size_t i, const struct op *op, struct err *e)
+static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	struct job *j = arg;
-	struct pve_vm *vm = &j->b->vms[i];
-
 	op_progress(op, 0, 0, "snapshot of %s", vm->spec->name);
 	/* A second one of the same name replaces the first. */
 	if (pve_run(j->b->api, op, "POST",
@@ -37,6 +34,22 @@ static int take_one(void *arg, size_t i, const struct op *op, struct err *e)
 			0, e, "/nodes/%s/qemu/%u/snapshot", j->b->inst->node, vm->vmid) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	return 0;
+}
+
+/* A disc in the VM would be part of the snapshot, and not there any more when it is restored. */
+static int take_one(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	struct job *j = arg;
+	struct pve_vm *vm = &j->b->vms[i];
+	struct guest *g = pve_vm_guest(vm);
+	int rc;
+
+	if (g && pve_guest_hold(g, op, e) < 0)
+		return -1;
+	rc = take(j, vm, op, e);
+	if (g)
+		pve_guest_release(g);
+	return rc;
 }
 
 int pve_snapshot(struct box *box, const struct op *op, const char *name, struct err *e)

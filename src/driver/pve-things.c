@@ -174,22 +174,6 @@ int pve_vm_remove(
 	}
 }
 
-int pve_volume_remove(struct pve_site *site, const struct op *op, const char *node,
-	const char *volid, struct err *e)
-{
-	struct pve_api *api = pve_site_api(site);
-	char storage[64];
-	auto_json json_t *upid = NULL;
-
-	snprintf(storage, sizeof(storage), "%.*s", (int)strcspn(volid, ":"), volid);
-	if (pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, &upid, e,
-		    "/nodes/%s/storage/%s/content/%s", node, storage, volid) < 0)
-		return e->kind == ERR_NOT_FOUND ? 0 : err_wrap(e, "%s", volid);
-	if (json_is_string(upid) && pve_task_wait(api, op, upid, e) < 0)
-		return err_wrap(e, "%s", volid);
-	return 0;
-}
-
 /* ---- rows ---- */
 
 int pve_reclaim(
@@ -217,6 +201,6 @@ int pve_reclaim(
 	if (strcmp(t->kind, "zone") == 0)
 		return pve_net_remove(site, op, name, stamp, e);
 	if (strcmp(t->kind, "volume") == 0)
-		return pve_volume_remove(site, op, node, name, e);
+		return pve_volume_delete(pve_site_api(site), op, node, name, e);
 	return err_set(e, ERR_INTERNAL, "the proxmox driver knows no \"%s\"", t->kind);
 }

@@ -225,14 +225,16 @@ static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret
 		.runner_path = b->d->env->runner_path,
 		.serial1 = !vm->windows,
 		.iso_storage = b->iso_storage,
-		.cdrom = "sata5",
+		.cdrom = pve_disc_drive(vm->spec, vm->template_config),
+		.stamp = b->stamp,
+		.scratch_dir = b->d->env->paths->state,
 		.iso_intent = iso_intent,
 		.iso_gone = iso_gone,
 		.arg = vm};
 	return pve_guest_open(&vm->way, op, ret, e);
 }
 
-static struct guest *current(struct pve_vm *vm)
+struct guest *pve_vm_guest(struct pve_vm *vm)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
@@ -242,7 +244,7 @@ static struct guest *current(struct pve_vm *vm)
 int pve_vm_guest_take(struct pve_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
-	struct guest *g = current(vm);
+	struct guest *g = pve_vm_guest(vm);
 
 	if (!has_agent(vm->spec))
 		return err_set(e, ERR_UNSUPPORTED, "VM %s has no guest agent: is_sandbox is false",
@@ -251,7 +253,7 @@ int pve_vm_guest_take(struct pve_vm *vm, const struct op *op, struct guest **ret
 		if (turn_take(&vm->opening, op, e) < 0)
 			return -1;
 		held = &vm->opening;
-		g = current(vm); /* somebody else may have opened it while we waited */
+		g = pve_vm_guest(vm); /* somebody else may have opened it while we waited */
 	}
 	if (!g) {
 		if (open_guest(vm, op, &g, e) < 0)

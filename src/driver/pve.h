@@ -228,6 +228,7 @@ int pve_vm_clone(struct pve_vm *vm, const struct op *op, struct err *e);
 int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e);
 int pve_vm_start(struct pve_vm *vm, const struct op *op, struct err *e);
 int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e);
+struct guest *pve_vm_guest(struct pve_vm *vm); /* NULL: not opened yet */
 int pve_vm_guest_take(struct pve_vm *vm, const struct op *op, struct guest **ret, struct err *e);
 /* An operation failed: if that is because the VM has ended, e becomes the reason of that. */
 void pve_vm_explain(struct pve_vm *vm, struct err *e);
@@ -251,8 +252,6 @@ struct pve_doomed {
 };
 int pve_vm_remove(
 	struct pve_site *site, const struct op *op, const struct pve_doomed *vm, struct err *e);
-int pve_volume_remove(struct pve_site *site, const struct op *op, const char *node,
-	const char *volid, struct err *e);
 int pve_sweep(struct driver *base, const struct op *op, bool (*known)(void *arg, const char *id),
 	void (*said)(void *arg, const char *what), void *arg, struct err *e);
 /* The sandbox whose stamp a text carries and that this installation made; false: it is not ours. */

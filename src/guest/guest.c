@@ -162,7 +162,7 @@ int guest_identify(
 
 const char *guest_way(const struct guest *g)
 {
-	return g->ops->name;
+	return g->ops->way ? g->ops->way(g) : g->ops->name;
 }
 
 void guest_free(struct guest *g)

@@ -144,6 +144,7 @@ struct guest_ops {
 	int (*identify)(struct guest *, const struct op *, const struct guest_identity *,
 		struct err *); /* NULL: it cannot */
 	void (*free)(struct guest *);
+	const char *(*way)(const struct guest *); /* NULL: it is always the one of that name */
 };
 struct guest {
 	const struct guest_ops *ops;

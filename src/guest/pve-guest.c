@@ -30,6 +30,7 @@ struct pve_guest {
 	struct pve_agent agent;
 	struct pve_runner *runner;
 	struct pve_channel *channel; /* NULL: the VM has no second serial port */
+	struct pve_disc *disc; /* NULL: the VM has no drive, or the server no place for discs */
 	struct pve_door door;
 	struct qga *qga;
 	struct guest *plain; /* the way without the runner */
@@ -130,6 +131,12 @@ static int exec_on_line(struct guest *line, const struct op *op, const struct gu
 	return guest_exec(line, op, req, &again, ret, e);
 }
 
+static void input_done(struct pve_input *in)
+{
+	buf_free(&in->ahead);
+}
+#define auto_input __attribute__((cleanup(input_done)))
+
 static int exec_talk(struct pve_guest *p, const struct op *op, const struct guest_exec *req,
 	const struct guest_io *io, struct guest_exit *ret, struct err *e)
 {
@@ -139,7 +146,9 @@ static int exec_talk(struct pve_guest *p, const struct op *op, const struct gues
 	if (!p->channel || take_line(p, op, true, &line, e) < 0) {
 		if (p->channel && (req->tty || op_check(op, e) < 0))
 			return -1;
-		return pve_rest_exec(p->runner, op, req, io, NULL, ret, e);
+		auto_input struct pve_input in = {.disc = p->disc};
+
+		return pve_rest_exec(p->runner, op, req, io, &in, ret, e);
 	}
 	rc = guest_exec(line, op, req, io, ret, e);
 	give_line(p, line);
@@ -150,31 +159,25 @@ static int exec_captured(struct pve_guest *p, const struct op *op, const struct 
 	const struct guest_io *io, struct guest_exit *ret, struct err *e)
 {
 	bool small = strings_size(req->argv) + strings_size(req->env) < SMALL;
-	auto_buf struct buf input = {0};
+	auto_input struct pve_input in = {.disc = p->disc};
 	struct guest *line = NULL;
 	int all = 1, rc;
 
 	if (req->input) {
-		all = guest_collect(op, io, SMALL, &input, e);
+		all = guest_collect(op, io, SMALL, &in.ahead, e);
 		if (all < 0)
 			return -1;
 	}
+	in.ended = all;
 	if (take_line(p, op, false, &line, e) < 0)
 		return -1;
 	if (line && small && all) {
-		rc = exec_on_line(line, op, req, io, req->input ? &input : NULL, ret, e);
+		rc = exec_on_line(line, op, req, io, req->input ? &in.ahead : NULL, ret, e);
 		give_line(p, line);
 		return rc;
 	}
 	give_line(p, line);
-	if (!all && (all = guest_collect(op, io, PVE_COLLECT_MAX + 1, &input, e)) < 0)
-		return -1;
-	if (!all || input.len > PVE_COLLECT_MAX)
-		return err_set(e, ERR_LIMIT,
-			"more than %d bytes of input do not pass through the guest agent; write "
-			"them to a file first",
-			PVE_COLLECT_MAX);
-	return pve_rest_exec(p->runner, op, req, io, &input, ret, e);
+	return pve_rest_exec(p->runner, op, req, io, &in, ret, e);
 }
 
 static int pve_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
@@ -249,18 +252,19 @@ static int pve_write(struct guest *g, const struct op *op, const struct guest_wr
 {
 	struct pve_guest *p = pve_of(g);
 	int runner = want_runner(p, op, e), rc = 1, all;
-	auto_buf struct buf content = {0};
+	auto_input struct pve_input in = {.disc = p->disc};
 	struct guest *line = NULL;
 
 	if (runner <= 0)
 		return runner < 0 ? -1 : guest_write(p->plain, op, req, io, ret, e);
-	all = guest_collect(op, io, SMALL, &content, e);
+	all = guest_collect(op, io, SMALL, &in.ahead, e);
 	if (all < 0 || take_line(p, op, false, &line, e) < 0)
 		return -1;
+	in.ended = all;
 	if (line && all)
-		rc = write_on_line(line, op, req, &content, ret, e);
+		rc = write_on_line(line, op, req, &in.ahead, ret, e);
 	give_line(p, line);
-	return rc == 1 ? pve_rest_write(p->runner, op, req, io, &content, all, ret, e) : rc;
+	return rc == 1 ? pve_rest_write(p->runner, op, req, io, &in, ret, e) : rc;
 }
 
 /* Always by agent calls: a directory may be large. */
@@ -310,12 +314,18 @@ static void pve_free(struct guest *g)
 	struct pve_guest *p = pve_of(g);
 
 	pve_channel_free(p->channel);
+	pve_disc_free(p->disc);
 	guest_free(p->plain);
 	qga_close(p->qga);
 	pve_runner_free(p->runner);
 	pve_agent_done(&p->agent);
 	pthread_mutex_destroy(&p->mu);
 	free(p);
+}
+
+static const char *pve_way(const struct guest *g)
+{
+	return is_plain((struct pve_guest *)g) ? "agent" : "runner";
 }
 
 static const struct guest_ops pve_ops = {
@@ -327,6 +337,7 @@ static const struct guest_ops pve_ops = {
 	.mkdir = pve_mkdir,
 	.symlink = pve_symlink,
 	.free = pve_free,
+	.way = pve_way,
 };
 
 static int prepare(struct pve_guest *p, struct err *e)
@@ -338,6 +349,9 @@ static int prepare(struct pve_guest *p, struct err *e)
 	if (pve_runner_new(&p->agent, p->vm.runner_path, &p->runner, e) < 0 ||
 		pve_door_open(&p->door, &p->qga, e) < 0 ||
 		agent_open(p->qga, p->vm.windows, &p->plain, e) < 0)
+		return -1;
+	if (p->vm.iso_storage && p->vm.cdrom && !p->vm.windows &&
+		pve_disc_new(&p->agent, &p->vm, &p->disc, e) < 0)
 		return -1;
 	vm.runner = p->runner;
 	return p->vm.serial1 && !p->vm.windows ? pve_channel_new(&vm, &p->channel, e) : 0;
@@ -374,4 +388,19 @@ void pve_guest_forget(struct guest *g)
 	if (p->channel)
 		pve_channel_forget(p->channel);
 	pve_runner_forget(p->runner);
+}
+
+int pve_guest_hold(struct guest *g, const struct op *op, struct err *e)
+{
+	struct pve_guest *p = pve_of(g);
+
+	return p->disc ? pve_disc_hold(p->disc, op, e) : 0;
+}
+
+void pve_guest_release(struct guest *g)
+{
+	struct pve_guest *p = pve_of(g);
+
+	if (p->disc)
+		pve_disc_release(p->disc);
 }

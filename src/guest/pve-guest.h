@@ -15,8 +15,11 @@ struct pve_guest_vm {
 	bool windows;
 	const char *runner_path; /* moat-guest, or NULL if it is not installed */
 	bool serial1;            /* the VM has serial1: socket */
+	/* For large files and input (pve-disc.h). */
 	const char *iso_storage; /* takes ISO images; NULL: none does */
 	const char *cdrom;       /* an empty drive since boot, "sata5"; NULL: none */
+	const char *stamp;       /* what names of uploads begin with */
+	const char *scratch_dir; /* for what is being uploaded */
 	/* Journals an ISO image ("local:iso/x.iso") before it is uploaded, and forgets it once it
 	 * is gone. */
 	int (*iso_intent)(void *arg, const char *volid, int64_t *ret_row, struct err *e);
@@ -29,3 +32,6 @@ int pve_guest_open(
 	const struct pve_guest_vm *vm, const struct op *op, struct guest **ret, struct err *e);
 /* The VM went back to a snapshot, or was reset: nothing that was in the guest is certain. */
 void pve_guest_forget(struct guest *g);
+/* Waits until nothing is in the drive for large files, and keeps it so. */
+int pve_guest_hold(struct guest *g, const struct op *op, struct err *e);
+void pve_guest_release(struct guest *g);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "guest/pve-bulk.h"
 #include "guest/wire-ops.h"
 #include "util/auto.h"
 #include "util/str.h"
@@ -26,7 +27,7 @@ static int add_frame(struct buf *b, struct wire_msg msg, struct bytes body, stru
 	return body.len ? buf_add(b, body.p, body.len, e) : 0;
 }
 
-static int add_input(struct buf *b, struct bytes input, struct err *e)
+static int add_data(struct buf *b, struct bytes input, struct err *e)
 {
 	while (input.len) {
 		size_t n = input.len < WIRE_PIECE ? input.len : WIRE_PIECE;
@@ -37,6 +38,11 @@ static int add_input(struct buf *b, struct bytes input, struct err *e)
 		input.p += n;
 		input.len -= n;
 	}
+	return 0;
+}
+
+static int add_end(struct buf *b, struct err *e)
+{
 	return add_frame(b, (struct wire_msg){.type = WIRE_EOF}, (struct bytes){0}, e);
 }
 
@@ -101,64 +107,130 @@ struct asking {
 	const struct op *op;
 	double timeout;
 	struct pve_rules rules;
-	const struct buf *input; /* NULL: none */
+	struct pve_input *in; /* NULL: none */
+	const struct guest_io *io;
+	bool split; /* input may be given in several requests */
 	int (*sink)(void *arg, int stream, struct bytes data, struct err *e);
 	void *arg;
 };
+
+/* Input that is too large for memory goes onto discs as it comes: all of it, or, if it may be
+ * split, one disc full. */
+static int ask_on_disc(
+	const struct asking *a, struct buf *request, struct buf *answer, struct err *e)
+{
+	auto_bulk struct pve_bulk bulk = {.cargo = {.fd = -1}};
+	struct pve_input *in = a->in;
+	uint64_t size = 0, room = pve_disc_room(in->disc) - 4 * PVE_DISC_FROM;
+
+	if (pve_bulk_begin(&bulk, a->runner, in->disc, e) < 0)
+		return -1;
+	for (;;) {
+		int got;
+
+		size += in->ahead.len;
+		if (add_data(request, buf_bytes(&in->ahead), e) < 0)
+			return -1;
+		buf_free(&in->ahead);
+		if (in->ended || (a->split && size >= room))
+			break;
+		if (pve_bulk_add(&bulk, a->op, buf_bytes(request), e) < 0)
+			return -1;
+		buf_drop(request, request->len);
+		got = guest_collect(a->op, a->io, PVE_DISC_FROM, &in->ahead, e);
+		if (got < 0)
+			return -1;
+		in->ended = got;
+	}
+	if (add_end(request, e) < 0 || pve_bulk_add(&bulk, a->op, buf_bytes(request), e) < 0)
+		return -1;
+	return pve_bulk_do(&bulk, a->op, a->timeout, answer, e);
+}
+
+/* Takes input up to max; without a drive for discs that is all that can be sent at once. */
+static int collect(const struct asking *a, size_t max, struct err *e)
+{
+	struct pve_input *in = a->in;
+	int got;
+
+	if (in->ended || in->ahead.len >= max)
+		return 0;
+	got = guest_collect(a->op, a->io, max, &in->ahead, e);
+	if (got < 0)
+		return -1;
+	in->ended = got;
+	return 0;
+}
+
+/* 1: more than the agent can carry. */
+static int collect_input(const struct asking *a, struct err *e)
+{
+	struct pve_input *in = a->in;
+
+	if (collect(a, PVE_DISC_FROM, e) < 0)
+		return -1;
+	if (in->ended || pve_disc_room(in->disc))
+		return !in->ended;
+	if (collect(a, a->split ? WRITE_CHUNK : PVE_PIECES_MAX + 1, e) < 0)
+		return -1;
+	if (!a->split && (!in->ended || in->ahead.len > PVE_PIECES_MAX))
+		return err_set(e, ERR_LIMIT,
+			"more than %d bytes of input do not pass through the guest agent, and the "
+			"VM has no drive for a disc; write them to a file first",
+			PVE_PIECES_MAX);
+	return 0;
+}
+
+static int send_request(
+	const struct asking *a, struct buf *request, struct buf *answer, struct err *e)
+{
+	int large = a->in ? collect_input(a, e) : 0;
+
+	if (large < 0)
+		return -1;
+	if (large)
+		return ask_on_disc(a, request, answer, e);
+	if (a->in) {
+		if (add_data(request, buf_bytes(&a->in->ahead), e) < 0 || add_end(request, e) < 0)
+			return -1;
+		buf_free(&a->in->ahead);
+	}
+	return pve_runner_do(a->runner, a->op, buf_bytes(request), a->timeout, answer, e);
+}
 
 static int ask(const struct asking *a, struct wire_msg msg, struct bytes body, struct pve_told *ret,
 	struct err *e)
 {
 	auto_buf struct buf request = {0}, answer = {0};
 
-	if (add_frame(&request, msg, body, e) < 0 ||
-		(a->input && add_input(&request, buf_bytes(a->input), e) < 0) ||
-		pve_runner_do(a->runner, a->op, buf_bytes(&request), a->timeout, &answer, e) < 0)
+	if (add_frame(&request, msg, body, e) < 0 || send_request(a, &request, &answer, e) < 0)
 		return -1;
 	buf_free(&request);
 	return pve_read_answer(buf_bytes(&answer), &a->rules, a->sink, a->arg, ret, e);
 }
 
-static int collect_all(
-	const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
-{
-	int ended = guest_collect(op, io, PVE_COLLECT_MAX + 1, ret, e);
-
-	if (ended < 0)
-		return -1;
-	if (!ended || ret->len > PVE_COLLECT_MAX)
-		return err_set(e, ERR_LIMIT,
-			"more than %d bytes of input do not pass through the guest agent; write "
-			"them to a file first",
-			PVE_COLLECT_MAX);
-	return 0;
-}
-
 int pve_rest_exec(struct pve_runner *r, const struct op *op, const struct guest_exec *req,
-	const struct guest_io *io, const struct buf *input, struct guest_exit *ret, struct err *e)
+	const struct guest_io *io, struct pve_input *in, struct guest_exit *ret, struct err *e)
 {
 	struct asking a = {
 		.runner = r,
 		.op = op,
 		.timeout = req->timeout,
+		.in = req->input ? in : NULL,
+		.io = io,
 		.rules = {.end = WIRE_EXIT,
 			.streams = 1 << WIRE_STDOUT | 1 << WIRE_STDERR,
 			.max = req->capture_max},
 		.sink = io->output,
 		.arg = io->arg,
 	};
-	auto_buf struct buf strings = {0}, collected = {0};
+	auto_buf struct buf strings = {0};
 	struct pve_told told;
 	struct wire_msg msg;
 
 	if (req->tty)
 		return err_set(e, ERR_UNSUPPORTED,
 			"a terminal needs the VM's second serial port, and that cannot be reached");
-	if (req->input) {
-		if (!input && collect_all(op, io, &collected, e) < 0)
-			return -1;
-		a.input = input ? input : &collected;
-	}
 	if (wire_ask_exec(req, &msg, &strings, e) < 0 ||
 		ask(&a, msg, buf_bytes(&strings), &told, e) < 0)
 		return -1;
@@ -224,33 +296,29 @@ int pve_rest_read(struct pve_runner *r, const struct op *op, const struct guest_
 }
 
 int pve_rest_write(struct pve_runner *r, const struct op *op, const struct guest_write *req,
-	const struct guest_io *io, struct buf *ahead, bool ended, struct guest_stat *ret,
-	struct err *e)
+	const struct guest_io *io, struct pve_input *in, struct guest_stat *ret, struct err *e)
 {
 	struct asking a = {.runner = r,
 		.op = op,
 		.rules = {.end = WIRE_DONE},
 		.sink = no_sink,
-		.input = ahead};
+		.in = in,
+		.io = io,
+		.split = true};
 	struct wire_msg msg = {.type = WIRE_WRITE, .mode = req->mode};
 	uint64_t size = 0;
 	struct pve_told told;
 
 	msg.flags =
 		(req->append ? WIRE_WRITE_APPEND : 0u) | (req->parents ? WIRE_WRITE_PARENTS : 0u);
-	for (;;) {
-		int got = ended ? 1 : guest_collect(op, io, WRITE_CHUNK, ahead, e);
-
-		if (got < 0 || ask_path(&a, msg, &req->at, NULL, &told, e) < 0)
+	do {
+		if (ask_path(&a, msg, &req->at, NULL, &told, e) < 0)
 			return -1;
 		size += told.end.size;
-		if (got) {
-			*ret = (struct guest_stat){.size = size, .mode = told.end.mode};
-			return 0;
-		}
-		buf_free(ahead);
 		msg.flags |= WIRE_WRITE_APPEND;
-	}
+	} while (!in->ended);
+	*ret = (struct guest_stat){.size = size, .mode = told.end.mode};
+	return 0;
 }
 
 static int list_sink(void *arg, int stream, struct bytes data, struct err *e)

@@ -1,22 +1,26 @@
 /*
  * pve-rest.h - the operations of a guest through agent calls and the runner (pve-runner.h). Each is
- * asked for as a whole and answered as a whole: input is collected first, output comes at the end.
+ * asked for as a whole and answered as a whole: input is collected first, or goes to the guest on
+ * discs while it comes; output comes at the end.
  */
 #pragma once
 
+#include "guest/pve-disc.h"
 #include "guest/pve-runner.h"
 
-enum { PVE_COLLECT_MAX = 48 * 1024 * 1024 }; /* of a command's input */
+/* Input of a command, or content of a file. */
+struct pve_input {
+	struct buf ahead;      /* what was taken of it already */
+	bool ended;            /* that is all there is */
+	struct pve_disc *disc; /* for what is large; may be NULL */
+};
 
-/* input: all of it, with req->input; NULL: letters of io->in, to be collected here. */
 int pve_rest_exec(struct pve_runner *r, const struct op *op, const struct guest_exec *req,
-	const struct guest_io *io, const struct buf *input, struct guest_exit *ret, struct err *e);
+	const struct guest_io *io, struct pve_input *in, struct guest_exit *ret, struct err *e);
 int pve_rest_read(struct pve_runner *r, const struct op *op, const struct guest_path *at,
 	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e);
-/* ahead: what was taken of the input already; ended: that is all there is. */
 int pve_rest_write(struct pve_runner *r, const struct op *op, const struct guest_write *req,
-	const struct guest_io *io, struct buf *ahead, bool ended, struct guest_stat *ret,
-	struct err *e);
+	const struct guest_io *io, struct pve_input *in, struct guest_stat *ret, struct err *e);
 int pve_rest_list(struct pve_runner *r, const struct op *op, const struct guest_path *at,
 	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
 	struct err *e);

@@ -5,8 +5,8 @@
  * guest does not do it twice, but tells what came of it. Ids whose results we have are named in the
  * next command, so that the guest can forget them.
  *
- * Polls: most commands are over before the answer to agent/exec is here. How long it took the last
- * time tells when to look first; after that, polls back off.
+ * Polls: most commands are over before the answer to agent/exec is here. Whether the last ones were
+ * tells when to look first; after that, polls back off.
  */
 #include "guest/pve-runner.h"
 
@@ -35,6 +35,9 @@ enum {
 #define AGENT_PATIENCE_S 90.0 /* for an agent that has answered before, and restarts perhaps */
 /* A look too early costs no more than a call: it is not worth waiting for longer. */
 #define FIRST_POLL_MAX_S 0.1
+#define EARLIER_S        0.004
+#define LATER_S          0.03
+#define SECOND_POLL_S    0.04
 
 struct pve_runner {
 	struct pve_agent *agent;
@@ -142,7 +145,7 @@ static void once_done(struct once *o)
 	strv_free(&o->argv);
 }
 
-static int make_id(char id[ARMOUR_ID_MAX + 1], struct err *e)
+int pve_runner_id(char id[ARMOUR_ID_MAX + 1], struct err *e)
 {
 	uint8_t random[ARMOUR_ID_MAX / 2];
 
@@ -175,17 +178,32 @@ static int spool_of(const char *place, char **ret, struct err *e)
 	return str_printf(ret, e, "%.*s/moat-spool", (int)(strrchr(place, '/') - place), place);
 }
 
+/* What goes to stdin: the head, and the request if it is small. */
+static int put_input(
+	struct once *o, const struct armour_head *h, struct bytes request, struct err *e)
+{
+	char head[ARMOUR_HEAD_MAX];
+	size_t n = armour_put_head(h, head), text = base64_len(request.len);
+
+	o->input = malloc(n + text + 1);
+	if (!o->input)
+		return err_oom(e);
+	memcpy(o->input, head, n);
+	if (request.len)
+		base64_put(request.p, request.len, o->input + n);
+	o->input[n + text] = 0;
+	return 0;
+}
+
 /* The request as text for stdin, or in files. */
 static int put_request(struct once *o, const struct op *op, struct bytes request, struct err *e)
 {
 	struct armour_head h = {.length = request.len};
-	char head[ARMOUR_HEAD_MAX];
-	size_t n, text = base64_len(request.len);
 	auto_free char *spool = NULL;
 
 	memcpy(h.id, o->id, sizeof(h.id));
 	h.crc = armour_crc(0, request.p, request.len);
-	if (ARMOUR_HEAD_MAX + text > PVE_INPUT_MAX)
+	if (ARMOUR_HEAD_MAX + base64_len(request.len) > PVE_INPUT_MAX)
 		h.parts = (uint32_t)((request.len + PVE_WRITE_MAX - 1) / PVE_WRITE_MAX);
 	if (spool_of(o->place, &spool, e) < 0)
 		return -1;
@@ -198,17 +216,7 @@ static int put_request(struct once *o, const struct op *op, struct bytes request
 			pve_agent_write(o->r->agent, op, name, piece, e) < 0)
 			return -1;
 	}
-	n = armour_put_head(&h, head);
-	o->input = malloc(n + text + 1);
-	if (!o->input)
-		return err_oom(e);
-	memcpy(o->input, head, n);
-	o->input[n] = 0;
-	if (!h.parts) {
-		base64_put(request.p, request.len, o->input + n);
-		o->input[n + text] = 0;
-	}
-	return 0;
+	return put_input(o, &h, h.parts ? (struct bytes){0} : request, e);
 }
 
 static int fail_overdue(struct err *e)
@@ -274,22 +282,26 @@ static double first_poll(struct pve_runner *r)
 	return r->first_poll;
 }
 
-/* seconds: when the command was seen to have ended; looked: how often until then. */
-static void learn(struct pve_runner *r, unsigned looked, double seconds)
+/* looked: how often until the command was seen to have ended. */
+static void learn(struct pve_runner *r, unsigned looked)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
 
+	/* One look in vain costs as much as many short pauses. */
 	if (looked == 1)
-		r->first_poll *= 0.7; /* perhaps earlier would have done */
+		r->first_poll -= EARLIER_S;
 	else
-		r->first_poll = seconds < FIRST_POLL_MAX_S ? seconds : FIRST_POLL_MAX_S;
+		r->first_poll += LATER_S;
+	if (r->first_poll < 0)
+		r->first_poll = 0;
+	if (r->first_poll > FIRST_POLL_MAX_S)
+		r->first_poll = FIRST_POLL_MAX_S;
 }
 
 /* Polls until the process has ended. 1: the agent knows nothing of it; ask for the result. */
 static int await(struct once *o, const struct op *op, struct patience *p, int64_t pid, bool quick,
 	struct qga_exit *ret, struct err *e)
 {
-	int64_t from = now_ns();
 	double pause = quick ? first_poll(o->r) : 0.02;
 	unsigned looked = 0;
 
@@ -302,7 +314,7 @@ static int await(struct once *o, const struct op *op, struct patience *p, int64_
 		looked++;
 		if (ended > 0) {
 			if (quick)
-				learn(o->r, looked, (double)(now_ns() - from) / 1e9);
+				learn(o->r, looked);
 			return 0;
 		}
 		if (ended < 0 && pve_trouble(e) == PVE_NO_PID)
@@ -311,7 +323,7 @@ static int await(struct once *o, const struct op *op, struct patience *p, int64_
 			return 1; /* what it printed may be lost */
 		if (ended < 0 && be_patient(o, op, p, e) < 0)
 			return -1;
-		pause = looked == 1 ? 0.02 : pause * 1.5 < 1 ? pause * 1.5 : 1;
+		pause = looked == 1 ? SECOND_POLL_S : pause * 1.5 < 1 ? pause * 1.5 : 1;
 	}
 }
 
@@ -445,29 +457,28 @@ static int explain(const struct qga_exit *x, struct err *e)
 		x->code, words);
 }
 
-static int once_prepare(struct once *o, const struct op *op, struct bytes request, struct err *e)
+static int find_place(struct once *o, const struct op *op, struct err *e)
 {
-	if (make_id(o->id, e) < 0 || pve_runner_install(o->r, op, false, e) < 0 ||
-		pve_runner_place(o->r, &o->place, e) < 0 || put_request(o, op, request, e) < 0)
+	if (pve_runner_install(o->r, op, false, e) < 0)
 		return -1;
-	strv_add_all(&o->argv, o->place, "once", o->id, NULL);
-	return take_old(o->r, &o->argv, e);
+	return pve_runner_place(o->r, &o->place, e);
 }
 
-int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes request, double timeout,
-	struct buf *ret_frames, struct err *e)
+/* Its input is ready. */
+static int do_once(
+	struct once *o, const struct op *op, double timeout, struct buf *ret_frames, struct err *e)
 {
-	__attribute__((cleanup(once_done))) struct once o = {.r = r};
 	auto_qga_exit struct qga_exit x = {0};
 	struct op part = op_within(op, timeout > 0 ? timeout + OVERDUE_S : 0);
 
-	if (once_prepare(&o, op, request, e) < 0)
+	strv_add_all(&o->argv, o->place, "once", o->id, NULL);
+	if (take_old(o->r, &o->argv, e) < 0)
 		return -1;
-	if (run_command(&o, &part, &x, e) < 0) {
+	if (run_command(o, &part, &x, e) < 0) {
 		if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED) {
 			struct err now;
 
-			kill_command(&o);
+			kill_command(o);
 			if (e->kind == ERR_TIMEOUT && op_check(op, &now) == 0)
 				return fail_overdue(e);
 		}
@@ -475,7 +486,40 @@ int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes reques
 	}
 	if (x.code)
 		return explain(&x, e);
-	return read_result(&o, op, &x, ret_frames, e);
+	return read_result(o, op, &x, ret_frames, e);
+}
+
+int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes request, double timeout,
+	struct buf *ret_frames, struct err *e)
+{
+	__attribute__((cleanup(once_done))) struct once o = {.r = r};
+
+	if (pve_runner_id(o.id, e) < 0 || find_place(&o, op, e) < 0 ||
+		put_request(&o, op, request, e) < 0)
+		return -1;
+	return do_once(&o, op, timeout, ret_frames, e);
+}
+
+int pve_runner_do_taken(struct pve_runner *r, const struct op *op, const struct pve_taken *request,
+	double timeout, struct buf *ret_frames, struct err *e)
+{
+	__attribute__((cleanup(once_done))) struct once o = {.r = r};
+	struct armour_head h = {.parts = 1, .length = request->length, .crc = request->crc};
+
+	memcpy(o.id, request->id, sizeof(o.id));
+	memcpy(h.id, request->id, sizeof(h.id));
+	if (find_place(&o, op, e) < 0 || put_input(&o, &h, (struct bytes){0}, e) < 0)
+		return -1;
+	return do_once(&o, op, timeout, ret_frames, e);
+}
+
+void pve_runner_drop(struct pve_runner *r, const char *id)
+{
+	auto_free char *place = NULL;
+	struct err e;
+
+	if (pve_runner_place(r, &place, &e) == 0)
+		forget_now(r, place, id);
 }
 
 /* Output of commands on the kept channel. */

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "guest/armour.h"
 #include "guest/guest.h"
 #include "guest/pve-agent.h"
 #include "guest/wire.h"
@@ -34,6 +35,18 @@ void pve_runner_forget(struct pve_runner *r);
  */
 int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes request, double timeout,
 	struct buf *ret_frames, struct err *e);
+
+/* The same for a request that is in the guest's spool already, as the file ID.0 (pve-bulk.h). */
+struct pve_taken {
+	char id[ARMOUR_ID_MAX + 1];
+	uint64_t length;
+	uint32_t crc;
+};
+int pve_runner_do_taken(struct pve_runner *r, const struct op *op, const struct pve_taken *request,
+	double timeout, struct buf *ret_frames, struct err *e);
+int pve_runner_id(char ret[ARMOUR_ID_MAX + 1], struct err *e); /* for such a request */
+/* Removes it from the guest, as far as that is possible now. */
+void pve_runner_drop(struct pve_runner *r, const char *id);
 
 /*
  * For WIRE_EXEC_SPILL: fetches the output that is in the guest's files, gives it to io and removes

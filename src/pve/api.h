@@ -96,6 +96,10 @@ struct pve_upload {
 int pve_upload(
 	struct pve_api *api, const struct op *op, const struct pve_upload *up, struct err *e);
 
+/* Deletes a volume ("local:iso/x.iso") and waits until it is gone; fine if there is none. */
+int pve_volume_delete(struct pve_api *api, const struct op *op, const char *node, const char *volid,
+	struct err *e);
+
 /* How many requests have been sent, logins included; for tests and benches. */
 uint64_t pve_api_requests(const struct pve_api *api);
 

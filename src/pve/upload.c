@@ -1,5 +1,5 @@
-/* Uploads: multipart/form-data, streamed from a file, the fields in the order that the server
- * insists on. */
+/* Files on a server's storages. Uploads are multipart/form-data, streamed from a file, the fields
+ * in the order that the server insists on. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -132,4 +132,19 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 		if (op_pause(op, 0.2 * (1 << i), e) < 0)
 			return -1;
 	}
+}
+
+int pve_volume_delete(struct pve_api *api, const struct op *op, const char *node, const char *volid,
+	struct err *e)
+{
+	char storage[64];
+	auto_json json_t *upid = NULL;
+
+	snprintf(storage, sizeof(storage), "%.*s", (int)strcspn(volid, ":"), volid);
+	if (pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, &upid, e,
+		    "/nodes/%s/storage/%s/content/%s", node, storage, volid) < 0)
+		return e->kind == ERR_NOT_FOUND ? 0 : err_wrap(e, "%s", volid);
+	if (json_is_string(upid) && pve_task_wait(api, op, upid, e) < 0)
+		return err_wrap(e, "%s", volid);
+	return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "guest/armour.h"
 #include "runner/channel.h"
+#include "runner/disc.h"
 #include "runner/once.h"
 #include "runner/settle.h"
 #include "runner/spool.h"
@@ -18,6 +19,7 @@ static int usage(void)
 {
 	fputs("usage: moat-guest serve NAME|PATH|- [--armour] [--daemon]\n"
 	      "       moat-guest once|fetch|kill|forget ID [OLD...]\n"
+	      "       moat-guest take DISC ID OFFSET LENGTH SHA256\n"
 	      "       moat-guest check SIZE CRC\n"
 	      "       moat-guest version\n"
 	      "NAME is a virtio-serial port, PATH a device, - stdin and stdout.\n",
@@ -123,6 +125,8 @@ int main(int argc, char **argv)
 	}
 	if (argc == 4 && strcmp(argv[1], "check") == 0)
 		return check(argv[2], argv[3]);
+	if (argc >= 2 && strcmp(argv[1], "take") == 0)
+		return take_main(argc, argv);
 	if (argc >= 2 && is_once(argv[1]))
 		return once_main(argc, argv);
 	if (argc < 3 || strcmp(argv[1], "serve") != 0)

@@ -278,7 +278,7 @@ static int start_runner(struct once_job *job)
 		close(pair[0]);
 		close(job->lock);
 		close(job->dir);
-		free(job->request);
+		once_job_drop(job);
 		be_the_runner(pair[1]);
 	}
 	close(pair[1]);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -51,6 +52,38 @@ static long read_all(int fd, char *p, size_t max)
 	return (long)len;
 }
 
+void once_job_drop(struct once_job *job)
+{
+	if (job->mapped)
+		munmap(job->request, job->len);
+	else
+		free(job->request);
+	job->request = NULL;
+}
+
+/* A request in one file, which may be larger than our memory. */
+static int map_part(const struct armour_head *h, struct once_job *job)
+{
+	char name[ARMOUR_ID_MAX + 16];
+	auto_fd int fd = -1;
+	struct stat st;
+	void *p;
+
+	snprintf(name, sizeof(name), "%s.0", h->id);
+	fd = openat(spool_dir(), name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return errno;
+	if (!h->length || h->length > SIZE_MAX / 2 || (uint64_t)st.st_size != h->length)
+		return EIO;
+	p = mmap(NULL, (size_t)h->length, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (p == MAP_FAILED)
+		return errno;
+	madvise(p, (size_t)h->length, MADV_SEQUENTIAL);
+	unlinkat(spool_dir(), name, 0);
+	*job = (struct once_job){.request = p, .len = (unsigned long)h->length, .mapped = true};
+	return 0;
+}
+
 static int read_parts(const struct armour_head *h, uint8_t *p)
 {
 	size_t at = 0;
@@ -71,38 +104,53 @@ static int read_parts(const struct armour_head *h, uint8_t *p)
 	return at == h->length ? 0 : EIO;
 }
 
+static int read_memory(
+	const struct armour_head *h, const char *text, size_t len, struct once_job *job)
+{
+	/* The last group of base64 is decoded as if it had no padding. */
+	uint8_t *p = h->length > REQUEST_MAX ? NULL : malloc(h->length + 4);
+	int error = 0;
+
+	if (!p)
+		return ENOMEM;
+	if (h->parts)
+		error = read_parts(h, p);
+	else if (base64_len(h->length) != len || base64_get(text, len, p) != (long)h->length)
+		error = EILSEQ;
+	if (error)
+		free(p);
+	else
+		*job = (struct once_job){.request = p, .len = h->length};
+	return error;
+}
+
 /* The request on stdin. 0, or the exit status after a complaint. */
 static int read_request(const char *id, struct once_job *ret)
 {
 	static char text[STDIN_MAX];
 	long n = read_all(STDIN_FILENO, text, sizeof(text));
+	struct once_job job = {0};
 	struct armour_head h;
 	size_t head;
-	uint8_t *p;
-	int error = 0;
+	int error;
 
 	head = n > 0 ? armour_get_head(text, (size_t)n, &h) : 0;
-	if (!head || strcmp(h.id, id) != 0 || h.length > REQUEST_MAX)
+	if (!head || strcmp(h.id, id) != 0)
 		return complain("no request on stdin", 0);
 	while ((size_t)n > head && text[n - 1] == '\n')
 		n--;
-	/* The last group of base64 is decoded as if it had no padding. */
-	p = malloc(h.length + 4);
-	if (!p)
-		return complain("request", ENOMEM);
-	if (h.parts)
-		error = read_parts(&h, p);
-	else if (base64_len(h.length) != (size_t)n - head ||
-		 base64_get(text + head, (size_t)n - head, p) != (long)h.length)
+	if (h.parts == 1)
+		error = map_part(&h, &job);
+	else
+		error = read_memory(&h, text + head, (size_t)n - head, &job);
+	if (!error && armour_crc(0, job.request, job.len) != h.crc) {
+		once_job_drop(&job);
 		error = EILSEQ;
-	if (!error && armour_crc(0, p, h.length) != h.crc)
-		error = EILSEQ;
-	if (error) {
-		free(p);
-		return complain("request", error);
 	}
-	ret->request = p;
-	ret->len = h.length;
+	if (error)
+		return complain("request", error);
+	job.dir = job.lock = -1;
+	*ret = job;
 	return 0;
 }
 
@@ -185,11 +233,15 @@ static int give_result(const char *id)
 static int run(const char *id, char **old)
 {
 	struct once_job job = {.dir = -1, .lock = -1};
-	int error = read_request(id, &job);
+	int error;
 	pid_t pid;
 
+	/* Asked again: its parts are used up. */
+	if (faccessat(spool_dir(), id, F_OK, 0) == 0)
+		return give_result(id);
+	error = read_request(id, &job);
 	if (error)
-		return error;
+		return faccessat(spool_dir(), id, F_OK, 0) == 0 ? give_result(id) : error;
 	for (; *old; old++)
 		spool_forget(*old);
 	spool_sweep();
@@ -208,7 +260,7 @@ static int run(const char *id, char **old)
 		close(job.dir);
 		close(job.lock);
 	}
-	free(job.request);
+	once_job_drop(&job);
 	return give_result(id);
 }
 

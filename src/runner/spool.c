@@ -177,7 +177,6 @@ static void remove_files(int fd)
 		close(fd);
 }
 
-/* Parts of a request lie beside the directories. */
 static void forget(const char *name)
 {
 	int fd = openat(spool_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -196,8 +195,16 @@ static void forget(const char *name)
 
 void spool_forget(const char *id)
 {
-	if (spool_fd >= 0 && armour_is_id(id))
-		forget(id);
+	char name[ARMOUR_ID_MAX + 16];
+
+	if (spool_fd < 0 || !armour_is_id(id))
+		return;
+	forget(id);
+	for (unsigned i = 0; i < UINT16_MAX; i++) {
+		snprintf(name, sizeof(name), "%s.%u", id, i);
+		if (unlinkat(spool_fd, name, 0) < 0)
+			return;
+	}
 }
 
 void spool_sweep(void)

@@ -40,7 +40,8 @@ void spool_drop(struct spool_writer *w);
 struct ring;
 char *spill_out(struct ring *out, struct ring *err);
 
-/* Removes a result. A missing one is fine, a running command's stays. */
+/* Removes a result, and the parts of a request, which lie beside it. A missing one is fine, a
+ * running command's stays. */
 void spool_forget(const char *id);
 /* Removes results that nobody has asked for in a long time. */
 void spool_sweep(void);

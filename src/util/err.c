@@ -71,6 +71,9 @@ int err_wrap(struct err *e, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	room = sizeof(e->msg) - 1 - cause_len;
+	/* Two layers may have had the same to say. */
+	if (strncmp(cause, text, strlen(text)) == 0 && strncmp(cause + strlen(text), ": ", 2) == 0)
+		return -1;
 	if (room > 2)
 		snprintf(e->msg, sizeof(e->msg), "%.*s: %s", (int)(room - 2), text, cause);
 	return -1;

@@ -46,7 +46,9 @@ int err_set_at(struct err *e, enum err_kind kind, const char *file, int line, co
  * permission...). */
 PRINTF_LIKE(5, 6)
 int err_sys_at(struct err *e, int eno, const char *file, int line, const char *fmt, ...);
-/* Puts "text: " in front of the message; the cause is never cut. */
+/* Puts "text: " in front of the message, unless it begins with that already; the cause is never
+ * cut.
+ */
 PRINTF_LIKE(2, 3) int err_wrap(struct err *e, const char *fmt, ...);
 
 /* The kind's name in the protocol ("not_found"), and back (ERR_INTERNAL for an unknown name). */

@@ -1,15 +1,6 @@
 #include "util/sha256.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "util/auto.h"
-#include "util/str.h"
-
-enum { READ_SIZE = 1024 * 1024 };
 
 /* The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
 static const uint32_t round_constants[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5,
@@ -119,49 +110,17 @@ void sha256_add(struct sha256 *s, const void *p, size_t n)
 
 void sha256_end(struct sha256 *s, char ret_hex[SHA256_HEX + 1])
 {
+	static const char digits[] = "0123456789abcdef";
 	static const uint8_t pad[64] = {0x80};
 	uint64_t bits = s->total * 8;
 	size_t used = s->total % 64;
-	uint8_t length[8], out[SHA256_LEN];
+	uint8_t length[8];
 
 	for (int i = 0; i < 8; i++)
 		length[i] = (uint8_t)(bits >> (56 - 8 * i));
 	sha256_add(s, pad, used < 56 ? 56 - used : 120 - used);
 	sha256_add(s, length, sizeof(length));
-	for (int i = 0; i < SHA256_LEN; i++)
-		out[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
-	str_hex(out, sizeof(out), ret_hex);
-}
-
-int sha256_file(
-	const struct op *op, int fd, const char *text, char ret_hex[SHA256_HEX + 1], struct err *e)
-{
-	auto_free uint8_t *part = malloc(READ_SIZE);
-	struct sha256 s;
-	struct stat st;
-	off_t at = 0;
-
-	if (!part)
-		return err_oom(e);
-	if (fstat(fd, &st) < 0)
-		return err_sys(e, errno, "stat");
-	sha256_start(&s);
-	for (;;) {
-		ssize_t got = pread(fd, part, READ_SIZE, at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return err_sys(e, errno, "read");
-		if (got == 0)
-			break;
-		sha256_add(&s, part, (size_t)got);
-		at += got;
-		if (op_check(op, e) < 0)
-			return -1;
-		if (at % (32 * READ_SIZE) == 0) /* small files are not worth a word */
-			op_progress(op, (uint64_t)at, (uint64_t)st.st_size, "%s", text);
-	}
-	sha256_end(&s, ret_hex);
-	return 0;
+	for (int i = 0; i < SHA256_HEX; i++)
+		ret_hex[i] = digits[s->state[i / 8] >> (28 - 4 * (i % 8)) & 15];
+	ret_hex[SHA256_HEX] = '\0';
 }

@@ -1,4 +1,5 @@
-/* sha256.h - SHA-256 (FIPS 180-4), a piece at a time. Pure but for sha256_file. */
+/* sha256.h - SHA-256 (FIPS 180-4), a piece at a time. Pure but for sha256_file; built into the
+ * daemon and the runner. */
 #pragma once
 
 #include <stddef.h>
@@ -6,7 +7,7 @@
 
 #include "util/op.h"
 
-enum { SHA256_LEN = 32, SHA256_HEX = 64 };
+enum { SHA256_HEX = 64 };
 
 struct sha256 {
 	uint32_t state[8];

@@ -1,7 +1,7 @@
 /*
  * guest-probe - the way into a VM on a Proxmox VE server, by itself: for tests and measurements.
  *
- * guest-probe HOST PORT USER REALM NODE VMID RUNNER [channel] [windows]
+ * guest-probe HOST PORT USER REALM NODE VMID RUNNER [channel] [windows] [disc]
  * The password is in PROXMOX_PASSWORD. One JSON object a line on stdin, one a line on stdout:
  *
  *	{"do": "exec", "argv": [...], "input": base64, "capture": bytes, "timeout": s, "deadline":
@@ -174,6 +174,19 @@ static void serve(struct guest *g, struct pve_api *api, json_t *ask)
 	fflush(stdout);
 }
 
+/* Nobody removes what is left of a probe. */
+static int iso_intent(void *arg, const char *volid, int64_t *ret_row, struct err *e)
+{
+	(void)arg, (void)volid, (void)e;
+	*ret_row = 0;
+	return 0;
+}
+
+static void iso_gone(void *arg, int64_t row)
+{
+	(void)arg, (void)row;
+}
+
 static bool has(int argc, char **argv, const char *word)
 {
 	for (int i = 8; i < argc; i++)
@@ -209,6 +222,14 @@ int main(int argc, char **argv)
 	vm.runner_path = strcmp(argv[7], "-") == 0 ? NULL : argv[7];
 	vm.serial1 = has(argc, argv, "channel");
 	vm.windows = has(argc, argv, "windows");
+	if (has(argc, argv, "disc")) {
+		vm.iso_storage = "local";
+		vm.cdrom = "sata5";
+		vm.stamp = "probe";
+		vm.scratch_dir = "/tmp";
+		vm.iso_intent = iso_intent;
+		vm.iso_gone = iso_gone;
+	}
 	if (pve_guest_open(&vm, &op, &g, &e) < 0)
 		goto failed;
 	puts("{\"ready\": true}");

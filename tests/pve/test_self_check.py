@@ -18,9 +18,6 @@ from inspect_moat._proxmox_config import ProxmoxSandboxEnvironmentConfig
 
 pytestmark = pytest.mark.anyio
 
-# These carry 50 MiB, which takes minutes in the pieces of 45 KB that the agent takes.
-del test_exec_input_large, test_read_and_write_large_file_binary  # noqa: F821
-
 # Root reads and writes whatever the permissions say. docs/inspect.md names these.
 IMPOSSIBLE_FOR_ROOT = {
     "test_read_file_not_allowed",
@@ -64,10 +61,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
 
 @pytest.fixture(scope="module")
 async def machine(shop: PveServer, anyio_backend: str) -> AsyncIterator[SandboxEnvironment]:
-    vm = {"vm_source_config": {"existing_vm_template_tag": TAG}, "ram_mb": 256, "vcpus": 1}
+    vm = {"vm_source_config": {"existing_vm_template_tag": TAG}, "ram_mb": 512, "vcpus": 1}
     config = ProxmoxSandboxEnvironmentConfig.model_validate({"vms_config": [vm]})
     environments = await ProxmoxSandboxEnvironment.sample_init("self_check", config, {})
     default = environments["default"]
+    # The agent answers before all drivers are loaded; large files wait for the drive's.
+    waited = await default.exec(["sh", "-c", "until [ -b /dev/sr0 ]; do sleep 0.2; done"])
+    assert waited.success
     for name, script in (("adduser", ADD_USER), ("userdel", DEL_USER)):
         await default.write_file(f"/usr/local/sbin/{name}", script)
         assert (await default.exec(["chmod", "755", f"/usr/local/sbin/{name}"])).success

@@ -55,6 +55,20 @@ static void test_wrap_keeps_cause(void)
 	OK(strspn(e.msg, "f") == sizeof(e.msg) - 1);
 }
 
+static void test_wrap_says_nothing_twice(void)
+{
+	struct err e;
+
+	err_set(&e, ERR_BACKEND, "no");
+	err_wrap(&e, "VM %s", "web");
+	err_wrap(&e, "VM %s", "web");
+	STR_IS(e.msg, "VM web: no");
+	err_wrap(&e, "VM");
+	STR_IS(e.msg, "VM: VM web: no");
+	err_wrap(&e, "VM web");
+	STR_IS(e.msg, "VM web: VM: VM web: no");
+}
+
 static void test_wrap_of_itself(void)
 {
 	struct err e;
@@ -96,6 +110,7 @@ int main(void)
 	test_set();
 	test_sys();
 	test_wrap_keeps_cause();
+	test_wrap_says_nothing_twice();
 	test_wrap_of_itself();
 	test_names();
 	test_from_errno();

@@ -126,6 +126,12 @@ class Container:
         self.agent_from = 0.0
         self.agent_gone = False
         self.ports: dict[int, PtyPort] = {}
+        self.discs: dict[str, str] = {}
+
+    def inside(self) -> int:
+        """The process that has the VM's files as its own: the child of unshare."""
+        text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return int(text.split()[0])
 
     def serial(self, number: int) -> SerialPort | None:
         return self.ports.get(number)
@@ -161,12 +167,16 @@ class ContainerMachines(Machines):
         log.close()
         machine = Container(root, process, max(3.0 * self.app.scale, 1.0))
         machine.ports = ports
+        drives = [key for key, parts in vm.drives().items() if parts.get("media") == "cdrom"]
+        machine.discs = {key: f"sr{number}" for number, key in enumerate(sorted(drives))}
         deadline = time.monotonic() + READY_SECONDS
         while not (root / "run" / "agent").exists():
             if process.returncode is not None or time.monotonic() > deadline:
                 text = (root / "log").read_text(errors="replace")
                 raise TaskFailed(f"start failed: {text[-300:]}")
             await asyncio.sleep(0.01)
+        for key in machine.discs:
+            self.insert(vm, machine, key)
         return machine
 
     async def end(self, vm: Vm) -> None:
@@ -180,6 +190,23 @@ class ContainerMachines(Machines):
         for port in machine.ports.values():
             port.close()
         shutil.rmtree(machine.root, ignore_errors=True)
+
+    async def changed(self, vm: Vm, params: dict[str, Any]) -> None:
+        """A disc is a file with the name of a drive; drives are there from the start only."""
+        machine = vm.machine
+        if not vm.running or not isinstance(machine, Container):
+            return
+        for key in params:
+            if key in machine.discs and key in vm.drives():
+                await asyncio.to_thread(self.insert, vm, machine, key)
+
+    def insert(self, vm: Vm, machine: Container, key: str) -> None:
+        drive = Path(f"/proc/{machine.inside()}/root/dev/{machine.discs[key]}")
+        volume = self.app.state.volume(vm.node, vm.drives()[key].get("file", ""))
+        if volume is None or not volume.path.exists():
+            drive.write_bytes(b"")
+            return
+        shutil.copyfile(volume.path, drive)
 
     async def reset(self, vm: Vm) -> None:
         await self.end(vm)
