@@ -29,13 +29,14 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 {
 	static const char *const accels[] = {"auto", "kvm", "tcg", NULL};
 	static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
-	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info";
+	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info", *mirror = "";
 	double idle = 60, boot = 600;
 	json_int_t keep = 512, templates = 20480;
 
-	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?I, s?I}", "accelerator",
-		    &accel, "qemu", &qemu, "log_level", &level, "idle_exit", &idle, "boot_timeout",
-		    &boot, "memory_keep_mb", &keep, "templates_max_mb", &templates) < 0)
+	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?I, s?I, s?s}",
+		    "accelerator", &accel, "qemu", &qemu, "log_level", &level, "idle_exit", &idle,
+		    "boot_timeout", &boot, "memory_keep_mb", &keep, "templates_max_mb", &templates,
+		    "image_mirror", &mirror) < 0)
 		return -1;
 	if (one_of("accelerator", accel, accels, e) < 0 ||
 		one_of("log_level", level, levels, e) < 0)
@@ -49,8 +50,10 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	if (templates < 0 || templates > KEEP_MAX_MB)
 		return err_set(
 			e, ERR_INVALID, "templates_max_mb: not between 0 and %d", KEEP_MAX_MB);
-	if (str_dup(accel, &c->accel, e) < 0 || str_dup(qemu, &c->qemu, e) < 0 ||
-		str_dup(level, &c->log_level, e) < 0)
+	if (*mirror && !str_starts(mirror, "http://") && !str_starts(mirror, "https://"))
+		return err_set(e, ERR_INVALID, "image_mirror: must begin with http:// or https://");
+	if (str_dup(mirror, &c->image_mirror, e) < 0 || str_dup(accel, &c->accel, e) < 0 ||
+		str_dup(qemu, &c->qemu, e) < 0 || str_dup(level, &c->log_level, e) < 0)
 		return -1;
 	c->idle_exit = idle;
 	c->boot_timeout = boot;
@@ -109,6 +112,7 @@ int config_load(const char *path, struct config *ret, struct err *e)
 void config_free(struct config *c)
 {
 	free(c->accel);
+	free(c->image_mirror);
 	free(c->qemu);
 	free(c->log_level);
 	*c = (struct config){0};
@@ -116,8 +120,8 @@ void config_free(struct config *c)
 
 json_t *config_to_json(const struct config *c)
 {
-	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "accelerator", c->accel, "qemu",
-		c->qemu, "log_level", c->log_level, "idle_exit", c->idle_exit, "boot_timeout",
-		c->boot_timeout, "memory_keep_mb", (int)c->memory_keep_mb, "templates_max_mb",
-		(int)c->templates_max_mb);
+	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:s}", "accelerator", c->accel,
+		"qemu", c->qemu, "log_level", c->log_level, "idle_exit", c->idle_exit,
+		"boot_timeout", c->boot_timeout, "memory_keep_mb", (int)c->memory_keep_mb,
+		"templates_max_mb", (int)c->templates_max_mb, "image_mirror", c->image_mirror);
 }

@@ -10,6 +10,7 @@ struct config {
 	char *accel;               /* "auto", "kvm", "tcg" */
 	char *qemu;                /* name or path of the emulator */
 	char *log_level;           /* "debug", "info", "warn", "error" */
+	char *image_mirror;        /* "https://host/path" instead of other people's; "": none */
 	double idle_exit;          /* seconds; 0: never */
 	double boot_timeout;       /* seconds until a guest must have answered */
 	unsigned memory_keep_mb;   /* memory of the host that VMs may not take */

@@ -298,6 +298,7 @@ static int open_parts(struct daemon *d, struct err *e)
 	d->env.accel = d->config.accel;
 	d->env.qemu = d->config.qemu;
 	d->env.boot_timeout = d->config.boot_timeout;
+	d->env.image_mirror = d->config.image_mirror;
 	return open_drivers(d, e);
 }
 

@@ -30,6 +30,8 @@ struct driver_env {
 	const char *accel;       /* "auto", "kvm", "tcg" */
 	const char *qemu;        /* the emulator's name or path */
 	double boot_timeout;     /* seconds until a guest must have answered */
+	const char
+		*image_mirror; /* takes the place of "https://host" in addresses of images; or "" */
 };
 
 enum box_vm_state { BOX_VM_STARTING, BOX_VM_RUNNING, BOX_VM_DEAD };

@@ -14,11 +14,14 @@
 
 #include "driver/pve.h"
 #include "driver/seed.h"
+#include "store/ova.h"
+#include "store/qemu_img.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
 
-#define BUILD_SECONDS 2400.0
+#define BUILD_SECONDS 3600.0
+#define FETCHED       "fetched-" /* files in the state directory */
 #define LOOK_LEAST    0.5
 #define LOOK_MOST     5.0
 enum { BUILD_RAM_MB = 2048, SHUTDOWN_SECONDS = 300 };
@@ -47,9 +50,9 @@ static struct journal *journal_of(const struct build *u)
 
 /* ---- the file ---- */
 
-static int send_file(struct build *u, const struct op *op, struct err *e)
+static int send_file(struct build *u, const struct op *op, const char *path, struct err *e)
 {
-	auto_fd int fd = open(u->im->path, O_RDONLY | O_CLOEXEC);
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct pve_upload up = {.node = u->b->inst->node,
 		.storage = u->st.import,
 		.content = "import",
@@ -60,7 +63,7 @@ static int send_file(struct build *u, const struct op *op, struct err *e)
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(e, errno, "%s", u->im->path);
+		return err_sys(e, errno, "%s", path);
 	up.size = (uint64_t)st.st_size;
 	return pve_upload(u->b->api, op, &up, e);
 }
@@ -74,6 +77,56 @@ static int let_download(struct build *u, const struct op *op, struct err *e)
 		0, e, "/nodes/%s/storage/%s/download-url", u->b->inst->node, u->st.import);
 }
 
+/* A raw disk is mostly holes, which would all be uploaded. */
+static int pack_disk(
+	struct build *u, const struct op *op, const char *raw, const char *path, struct err *e)
+{
+	auto_fd int fd = open(raw, O_RDONLY | O_CLOEXEC);
+	struct qemu_img img = {.moat_path = u->b->d->env->moat_path, .fd = fd, .format = "raw"};
+
+	if (fd < 0)
+		return err_sys(e, errno, "%s", raw);
+	op_progress(op, 0, 0, "converting %s", u->im->filename);
+	return qemu_img_convert(op, &img, path, e);
+}
+
+/* What the server cannot unpack is unpacked here. */
+static int unpack_and_send(struct build *u, const struct op *op, struct err *e)
+{
+	const char *dir = u->b->d->env->paths->state;
+	auto_free char *raw = NULL, *path = NULL;
+	int rc;
+
+	if (str_printf(&raw, e, "%s/" FETCHED "%s.raw", dir, u->b->id) < 0 ||
+		str_printf(&path, e, "%s/" FETCHED "%s.qcow2", dir, u->b->id) < 0)
+		return -1;
+	rc = ova_fetch_disk(op, u->im->packed, raw, e);
+	if (rc == 0)
+		rc = pack_disk(u, op, raw, path, e);
+	unlink(raw);
+	if (rc == 0)
+		rc = send_file(u, op, path, e);
+	unlink(path);
+	return rc;
+}
+
+void pve_import_sweep(const struct driver_env *env)
+{
+	auto_dir DIR *dir = opendir(env->paths->state);
+	const struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (str_starts(entry->d_name, FETCHED))
+			unlinkat(dirfd(dir), entry->d_name, 0);
+}
+
+static int put_file(struct build *u, const struct op *op, struct err *e)
+{
+	if (u->im->path)
+		return send_file(u, op, u->im->path, e);
+	return u->im->packed ? unpack_and_send(u, op, e) : let_download(u, op, e);
+}
+
 static int get_file(struct build *u, const struct op *op, struct err *e)
 {
 	if (!u->st.import)
@@ -84,7 +137,7 @@ static int get_file(struct build *u, const struct op *op, struct err *e)
 	if (str_printf(&u->filename, e, "%s-%s", u->b->stamp, u->im->filename) < 0 ||
 		str_printf(&u->volid, e, "%s:import/%s", u->st.import, u->filename) < 0 ||
 		pve_thing_intent(u->b, "volume", u->volid, &u->volume_row, e) < 0 ||
-		(u->im->path ? send_file(u, op, e) : let_download(u, op, e)) < 0)
+		put_file(u, op, e) < 0)
 		return -1;
 	return journal_done(journal_of(u), u->volume_row, e);
 }

@@ -36,20 +36,31 @@ static const char cloud_config[] = "#cloud-config\n"
 				   "  - [systemctl, enable, --now, qemu-guest-agent]\n"
 				   "  - [systemctl, mask, systemd-networkd-wait-online.service]\n";
 
+/* Where they come from: the makers' own images. A server can download a disk, but not unpack one.
+ */
 static const struct built_in {
-	const char *name, *url, *filename;
+	const char *name, *url;
+	bool packed;
 } built_ins[] = {
 	{"ubuntu24.04",
 		"https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img",
-		"moat-ubuntu24.04.qcow2"},
+		false},
 	{"debian13",
 		"https://cloud.debian.org/images/cloud/trixie/latest/"
 		"debian-13-genericcloud-amd64.qcow2",
-		"moat-debian13.qcow2"},
+		false},
 	{"debian12",
 		"https://cloud.debian.org/images/cloud/bookworm/latest/"
 		"debian-12-genericcloud-amd64.qcow2",
-		"moat-debian12.qcow2"},
+		false},
+	{"kali",
+		"https://kali.download/cloud-images/kali-2025.4/"
+		"kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz",
+		true},
+	{"kali2025.4",
+		"https://kali.download/cloud-images/kali-2025.4/"
+		"kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz",
+		true},
 };
 
 /* The youngest template with the tag on the node; 0: none. Without "inspect" it is not meant for
@@ -103,33 +114,53 @@ static int find_or_import(struct pve_vm *vm, const struct op *op, const json_t *
 	return *ret ? 0 : pve_import(vm, op, im, ret, e);
 }
 
+static const struct built_in *find_built_in(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(built_ins); i++)
+		if (strcmp(name, built_ins[i].name) == 0)
+			return &built_ins[i];
+	return NULL;
+}
+
+/* From the mirror, if there is one: it has the same paths. */
+static int address_of(const struct built_in *b, const char *mirror, char **ret, struct err *e)
+{
+	const char *path = strchr(strstr(b->url, "//") + 2, '/');
+	size_t n = strlen(mirror);
+
+	while (n && mirror[n - 1] == '/')
+		n--;
+	return n ? str_printf(ret, e, "%.*s%s", (int)n, mirror, path) : str_dup(b->url, ret, e);
+}
+
 static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *vms, struct err *e)
 {
 	const char *name = vm->spec->source.built_in;
+	const struct built_in *known = find_built_in(name);
 	struct pve_import im = {
 		.disk = SPEC_DISK_SCSI, .os_type = "l26", .user_data = cloud_config};
-	char tag[128], full[160], vm_name[160];
+	char tag[128], full[160], vm_name[160], filename[160];
+	auto_free char *url = NULL;
 
 	snprintf(full, sizeof(full), "builtin-%.100s", name);
 	pve_tag_text(full, tag);
-	im.tag = tag;
-	for (size_t i = 0; i < ARRAY_LEN(built_ins); i++)
-		if (strcmp(name, built_ins[i].name) == 0) {
-			im.url = built_ins[i].url;
-			im.filename = built_ins[i].filename;
-		}
-	if (!im.url) {
+	if (!known) {
 		/* One that somebody made by hand does as well. */
 		if (find_template(vms, tag, false, &vm->template_id, e) < 0 || vm->template_id)
 			return vm->template_id ? 0 : -1;
 		return err_set(e, ERR_NOT_FOUND,
 			"source.built_in: moat cannot make %s on a server, and there is no "
-			"template "
-			"with the tags \"inspect\" and \"%s\"",
+			"template with the tags \"inspect\" and \"%s\"",
 			name, tag);
 	}
+	if (address_of(known, vm->box->d->env->image_mirror, &url, e) < 0)
+		return -1;
 	snprintf(vm_name, sizeof(vm_name), "inspect-%.100s", name);
+	snprintf(filename, sizeof(filename), "moat-%.100s.qcow2", name);
+	im.tag = tag;
 	im.name = vm_name;
+	im.filename = filename;
+	*(known->packed ? &im.packed : &im.url) = url;
 	return find_or_import(vm, op, vms, &im, &vm->template_id, e);
 }
 

@@ -82,6 +82,7 @@ static int pve_open(const struct driver_env *env, struct driver **ret, struct er
 		op_init(&d->cleaner_op, "cleaner", 0, e) < 0 || load_install(d, e) < 0 ||
 		str_printf(&d->access_path, e, "%s/proxmox-logins.json", env->paths->state) < 0)
 		goto fail;
+	pve_import_sweep(env);
 	d->cleaner_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d->cleaner_fd < 0) {
 		err_sys(e, errno, "eventfd");

@@ -212,7 +212,8 @@ struct pve_import {
 	const char *tag;       /* what it will be found by */
 	const char *name;      /* of the VM that becomes the template */
 	const char *path;      /* a local file: qcow2, raw, vmdk or OVA; or */
-	const char *url;       /* something that the server downloads itself */
+	const char *url;       /* something that the server downloads itself, or */
+	const char *packed;    /* an archive with a disk, which we download and unpack for it */
 	const char *filename;  /* on the server's storage */
 	const char *sha256;    /* of the local file */
 	const char *user_data; /* boot it once with this cloud-init, and an open network; or NULL */
@@ -220,6 +221,8 @@ struct pve_import {
 	bool uefi;
 	const char *os_type;
 };
+/* Removes what an earlier daemon had downloaded. */
+void pve_import_sweep(const struct driver_env *env);
 int pve_import(struct pve_vm *vm, const struct op *op, const struct pve_import *im,
 	unsigned *ret_template, struct err *e);
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/download.h"
 #include "util/auto.h"
 #include "util/str.h"
 
@@ -132,6 +133,12 @@ static int write_at(int fd, const uint8_t *p, size_t n, int64_t at, struct err *
 	return 0;
 }
 
+/* What is not written is a hole, and reads as zeros. */
+static bool is_zero(const char *p, size_t n)
+{
+	return n && !p[0] && memcmp(p, p + 1, n - 1) == 0;
+}
+
 static int copy_out(
 	const struct op *op, struct archive *a, struct archive_entry *entry, int fd, struct err *e)
 {
@@ -145,7 +152,7 @@ static int copy_out(
 	while ((rc = archive_read_data_block(a, &part, &n, &at)) == ARCHIVE_OK) {
 		if (at < 0 || at > size || n > (uint64_t)(size - at))
 			return err_set(e, ERR_INVALID, "not a good OVA: data beyond its end");
-		if (write_at(fd, part, n, at, e) < 0 || op_check(op, e) < 0)
+		if ((!is_zero(part, n) && write_at(fd, part, n, at, e) < 0) || op_check(op, e) < 0)
 			return -1;
 		if (at - told >= 16 * 1024 * 1024) {
 			told = at;
@@ -183,4 +190,72 @@ int ova_extract_disk(const struct op *op, int ova_fd, const char *path, struct e
 	if (got == 0)
 		return err_set(e, ERR_INVALID, "not a good OVA: there is no %s in it", shown);
 	return -1;
+}
+
+/* ---- a disk in a packed archive on the web ---- */
+
+struct feed {
+	struct download *download;
+	const struct op *op;
+	struct err *e;
+	bool failed; /* e says why */
+};
+
+static la_ssize_t feed_read(struct archive *a, void *arg, const void **ret)
+{
+	struct feed *f = arg;
+	ssize_t n = download_read(f->download, f->op, "downloading the disk", ret, f->e);
+
+	if (n < 0) {
+		f->failed = true;
+		archive_set_error(a, EIO, "%s", f->e->msg);
+	}
+	return n;
+}
+
+static int unpack(struct feed *f, struct archive *a, const char *path, struct err *e)
+{
+	struct archive_entry *entry;
+	const char *name;
+	unsigned seen = 0;
+	int got;
+
+	if (archive_read_support_filter_xz(a) != ARCHIVE_OK ||
+		archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
+		archive_read_support_format_tar(a) != ARCHIVE_OK ||
+		archive_read_open(a, f, NULL, feed_read, NULL) != ARCHIVE_OK)
+		return fail_archive(a, e);
+	while ((got = next_file(f->op, a, &seen, &entry, &name, e)) == 1) {
+		auto_fd int fd = -1;
+
+		if (!str_ends(name, ".raw"))
+			continue;
+		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (fd < 0)
+			return err_sys(e, errno, "%s", path);
+		return copy_out(f->op, a, entry, fd, e);
+	}
+	return got < 0 ? -1 : err_set(e, ERR_INVALID, "there is no raw disk in it");
+}
+
+int ova_fetch_disk(const struct op *op, const char *url, const char *path, struct err *e)
+{
+	auto_archive struct archive *a = archive_read_new();
+	auto_download struct download *d = NULL;
+	struct err why;
+	struct feed f = {.op = op, .e = &why};
+
+	if (!a)
+		return err_oom(e);
+	if (download_open(url, &d, e) < 0)
+		return -1;
+	f.download = d;
+	if (unpack(&f, a, path, e) == 0)
+		return 0;
+	unlink(path);
+	if (f.failed)
+		*e = why;
+	else if (e->kind == ERR_INVALID && archive_error_string(a))
+		err_set(e, ERR_INVALID, "it cannot be unpacked: %s", archive_error_string(a));
+	return err_wrap(e, "%s", url);
 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 from home import Home
 
 TEMPLATE = 9000
+QCOW2 = b"QFI\xfb\0\0\0\3"
 SPEC: dict[str, Any] = {
     "driver": "proxmox",
     "vms": [{"source": {"existing_vm_template_tag": "base"}, "ram_mb": 512, "vcpus": 1}],
@@ -75,6 +80,66 @@ def add_decoys(server: PveServer) -> None:
         volid="local:iso/moat-00000000-0123456789-x-seed.iso",
         content="iso",
     )
+
+
+def make_ova(path: Path) -> None:
+    ovf = b"""<?xml version="1.0"?>
+<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1"
+ xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">
+<References><File ovf:id="file1" ovf:href="disk.vmdk" ovf:size="4096"/></References>
+<DiskSection><Disk ovf:diskId="d1" ovf:fileRef="file1" ovf:capacity="1"
+ ovf:capacityAllocationUnits="byte * 2^30"/></DiskSection>
+<VirtualSystem ovf:id="vm"><Name>vm</Name><VirtualHardwareSection>
+<Item><rasd:InstanceID>3</rasd:InstanceID><rasd:ResourceType>6</rasd:ResourceType></Item>
+<Item><rasd:InstanceID>4</rasd:InstanceID><rasd:Parent>3</rasd:Parent>
+<rasd:HostResource>ovf:/disk/d1</rasd:HostResource><rasd:ResourceType>17</rasd:ResourceType></Item>
+</VirtualHardwareSection></VirtualSystem>
+</Envelope>"""
+    with tarfile.open(path, "w") as tar:
+        for name, content in (("vm.ovf", ovf), ("disk.vmdk", b"KDMV" + bytes(4092))):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+class Mirror:
+    """A web server on this machine with the images of built-in systems; what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.packed = io.BytesIO()
+        with tarfile.open(fileobj=self.packed, mode="w:xz") as tar:
+            for name, content in (("README", b"no disk"), ("disk.raw", bytes(3 << 20) + b"end")):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+        mirror = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                mirror.asked.append(self.path)
+                body = QCOW2 + bytes(65528)
+                if self.path.endswith(".tar.xz"):
+                    body = mirror.packed.getvalue()
+                self.send_response(404 if "/missing/" in self.path else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Mirror:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def left(server: PveServer) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from server import PveServer
 
-from driver import SPEC, PveHome, add_template, instance, left
+from driver import SPEC, Mirror, PveHome, add_template, instance, left, make_ova
 
 SCALE = 0.1
 
@@ -150,26 +149,6 @@ def test_a_dirty_server_is_cleaned_and_comes_back(clean: list[PveServer]) -> Non
 # --- what VMs are made from ---
 
 
-def make_ova(path: Path) -> None:
-    ovf = b"""<?xml version="1.0"?>
-<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1"
- xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">
-<References><File ovf:id="file1" ovf:href="disk.vmdk" ovf:size="4096"/></References>
-<DiskSection><Disk ovf:diskId="d1" ovf:fileRef="file1" ovf:capacity="1"
- ovf:capacityAllocationUnits="byte * 2^30"/></DiskSection>
-<VirtualSystem ovf:id="vm"><Name>vm</Name><VirtualHardwareSection>
-<Item><rasd:InstanceID>3</rasd:InstanceID><rasd:ResourceType>6</rasd:ResourceType></Item>
-<Item><rasd:InstanceID>4</rasd:InstanceID><rasd:Parent>3</rasd:Parent>
-<rasd:HostResource>ovf:/disk/d1</rasd:HostResource><rasd:ResourceType>17</rasd:ResourceType></Item>
-</VirtualHardwareSection></VirtualSystem>
-</Envelope>"""
-    with tarfile.open(path, "w") as tar:
-        for name, content in (("vm.ovf", ovf), ("disk.vmdk", b"KDMV" + bytes(4092))):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-
-
 def templates(home: PveHome) -> list[dict[str, Any]]:
     found = json.loads(home.ok("image", "ls", "--on", "default", "--json"))["templates"]
     return [t for t in found if t["made_by_moat"]]
@@ -224,6 +203,50 @@ def test_a_built_in_system_is_set_up_once(clean: list[PveServer]) -> None:
         home.close()
 
 
+def test_a_packed_system_is_unpacked_here(clean: list[PveServer]) -> None:
+    server = clean[0]
+    with Mirror() as mirror:
+        home = PveHome(
+            instance(server, instance_id="a"), config=f"idle_exit: 0\nimage_mirror: {mirror.url}/\n"
+        )
+        kali = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "kali2025.4"}}]}
+        try:
+            boxes = [home.up(kali), home.up(kali)]
+            (path,) = mirror.asked
+            assert path.endswith("/kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz")
+            (upload,) = [
+                e
+                for e in server.log()
+                if e["path"].endswith("/upload") and e["params"]["content"] == "import"
+            ]
+            assert upload["params"]["filename"].endswith("moat-kali2025.4.qcow2")
+            (template,) = templates(home)
+            assert "builtin-kali2025.4" in template["tags"]
+            home.ok("rm", *boxes)
+            home.ok("image", "rm", "--on", "default", "builtin-kali2025.4")
+            assert [p.name for p in (home.dir / "state").glob("fetched-*")] == []
+            home.assert_nothing_left()
+        finally:
+            home.close()
+
+
+def test_a_download_that_fails_says_why(clean: list[PveServer]) -> None:
+    with Mirror() as mirror:
+        mirror.packed.truncate(200)
+        for url, words in ((f"{mirror.url}/missing", "404"), (mirror.url, "cannot be unpacked")):
+            home = PveHome(
+                instance(clean[0], instance_id="a"), config=f"idle_exit: 0\nimage_mirror: {url}\n"
+            )
+            kali = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "kali"}}]}
+            try:
+                told = home.fails("up", home.spec(kali))
+                assert words in told
+                assert "kali-linux-2025.4" in told
+                home.assert_nothing_left()
+            finally:
+                home.close()
+
+
 def test_a_failed_import_leaves_nothing(clean: list[PveServer], tmp_path: Path) -> None:
     home = PveHome(instance(clean[0], instance_id="a"))
     ova = tmp_path / "machine.ova"
@@ -232,6 +255,28 @@ def test_a_failed_import_leaves_nothing(clean: list[PveServer], tmp_path: Path) 
     try:
         clean[0].control("fail_task", kind="qmcreate", status="import failed")
         assert "import failed" in home.fails("up", home.spec(from_ova))
+        home.assert_nothing_left()
+    finally:
+        home.close()
+
+
+def test_a_local_image_is_uploaded_once(clean: list[PveServer], tmp_path: Path) -> None:
+    home = PveHome(instance(clean[0], instance_id="a"))
+    home.env["MOAT_DATA_DIR"] = str(home.dir / "data")
+    disk = tmp_path / "disk.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "64M"], check=True)
+    of_image = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"image": "mine"}}]}
+    try:
+        home.ok("image", "import", str(disk), "--name", "mine")
+        boxes = [home.up(of_image), home.up(of_image)]
+        (upload,) = [e for e in clean[0].log() if e["path"].endswith("/upload")]
+        assert upload["params"]["content"] == "import"
+        (template,) = templates(home)
+        assert "image-" in template["tags"]
+        home.ok("rm", *boxes)
+        home.ok("image", "rm", "--on", "default", str(template["vmid"]))
+        told = home.fails("up", home.spec({**of_image, "vms": [{"source": {"image": "none"}}]}))
+        assert 'no image "none"' in told
         home.assert_nothing_left()
     finally:
         home.close()

@@ -31,10 +31,11 @@ static void test_values(void)
 	struct err e;
 
 	OK(load("accelerator: tcg\nqemu: /opt/qemu\nlog_level: debug\nidle_exit: 0\n"
-		"boot_timeout: 1.5\nmemory_keep_mb: 0\n",
+		"boot_timeout: 1.5\nmemory_keep_mb: 0\nimage_mirror: https://mirror/x\n",
 		   &c, &e) == 0);
 	STR_IS(c.accel, "tcg");
 	STR_IS(c.qemu, "/opt/qemu");
+	STR_IS(c.image_mirror, "https://mirror/x");
 	OK(c.idle_exit == 0 && c.boot_timeout == 1.5 && c.memory_keep_mb == 0);
 	j = config_to_json(&c);
 	STR_IS(json_string_value(json_object_get(j, "log_level")), "debug");
@@ -56,6 +57,7 @@ static const struct {
 	{"memory_keep_mb: -5", "memory_keep_mb: not between 0 and 1073741824"},
 	{"memory_keep_mb: 4294967297", "memory_keep_mb: not between"},
 	{"memory_keep_mb: 1.5", "Expected integer, got real"},
+	{"image_mirror: ftp://x", "image_mirror: must begin with http:// or https://"},
 	{"- a\n- list", "not an object"},
 	{"just text", "not an object"},
 	{"a: [", "line "},
