@@ -1,0 +1,114 @@
+"""Evals for the older plugin run as they are, through the `inspect` command, on a test server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import upstream_evals
+from inspect_ai import eval as run_eval
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from lives import WAIT_SECONDS, fill
+from server import PveServer
+
+from driver import Mirror, left, make_ova
+
+EVALS = Path(upstream_evals.__file__)
+TASKS = (
+    "default_config",
+    "static_ips",
+    "two_vnets",
+    "from_an_ova",
+    "from_a_template",
+    "no_network",
+    "attacker_and_victim",
+)
+OWN = ("zones", "vnets", "subnets", "running", "ipam", "uploads")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
+    """A server, and an environment that names it and a moat of our own."""
+    folder = Path(str(tmp_path_factory.mktemp("m")))
+    make_ova(folder / "machine.ova")
+    server = PveServer(vms="container", time_scale=0.05, task_time=0.02, rollback_hold=0)
+    with server, Mirror() as mirror:
+        fill(server)
+        before = dict(os.environ)
+        os.environ.update(server.environment(), MOAT_HOME=str(folder / "home"))
+        os.environ["PROXMOX_FINGERPRINT"] = server.fingerprint
+        os.environ["EXAMPLE_OVA"] = str(folder / "machine.ova")
+        (folder / "home").mkdir()
+        (folder / "home" / "config.yaml").write_text(f"image_mirror: {mirror.url}\n")
+        try:
+            yield server
+        finally:
+            subprocess.run([os.environ["MOAT_BIN"], "serve", "--stop"], check=False)
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def made(server: PveServer) -> dict[str, Any]:
+    """What an eval must not leave: anything but templates."""
+    state = left(server)
+    vms = [vmid for vmid, vm in server.state()["vms"].items() if not vm["template"]]
+    return {**{name: state[name] for name in OWN}, "vms": vms}
+
+
+def test_they_run_unchanged(shop: PveServer, tmp_path: Path) -> None:
+    before = made(shop)
+    words = [sys.executable, "-m", "inspect_ai", "eval", *(f"{EVALS.name}@{t}" for t in TASKS)]
+    words += ["--model", "mockllm/model", "--display", "plain", "--log-format", "json"]
+    done = subprocess.run(
+        [*words, "--log-dir", str(tmp_path), "--max-tasks", "4"],
+        cwd=EVALS.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * WAIT_SECONDS,
+        check=False,
+    )
+    logs = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    told = {log["eval"]["task"].rsplit("/")[-1]: log for log in logs}
+    wrong = {name: log.get("error") for name, log in told.items() if log["status"] != "success"}
+    assert (sorted(told), wrong) == (sorted(TASKS), {}), done.stdout + done.stderr
+    scores = {
+        name: log["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+        for name, log in told.items()
+    }
+    assert scores == dict.fromkeys(TASKS, 1.0)
+    assert made(shop) == before
+
+
+def call(tool: str, **arguments: str) -> ModelOutput:
+    output = ModelOutput.for_tool_call("mockllm/model", tool, arguments)
+    output.usage = ModelUsage()  # otherwise tokens are counted, by tables from the network
+    return output
+
+
+def test_a_model_saves_and_goes_back(shop: PveServer, tmp_path: Path) -> None:
+    before = made(shop)
+    outputs = [
+        call("bash", command="echo first >/root/file"),
+        call("save_point", name="start"),
+        call("bash", command="echo second >/root/file"),
+        call("go_back", name="start"),
+        call("bash", command="cat /root/file"),
+        call("submit", answer="42"),
+    ]
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    task = upstream_evals.snapshot_tools()
+    (log,) = run_eval(task, model=model, log_dir=str(tmp_path), display="none")
+    assert log.status == "success", log.error
+    assert log.samples is not None
+    told = [message for message in log.samples[0].messages if message.role == "tool"]
+    assert [message.error for message in told if message.error] == []
+    said = [message.text for message in told]
+    assert said == ["", "saved start", "", "back at start", "first\n", "42"], said
+    assert made(shop) == before
