@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import subprocess
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from server import PveServer
@@ -50,6 +55,20 @@ def fill(server: PveServer) -> None:
     server.control("add_zone", zone="abc123z", vnets={"abc123v0": taken})
     server.control("add_volume", volid="local:iso/moat-seed.iso", content="iso")
     server.control("add_volume", volid="local:import/moat-0badcafe.ova", content="import")
+
+
+@contextlib.contextmanager
+def named(server: PveServer, home: Path) -> Iterator[None]:
+    """An environment that names the server and a moat of our own, which ends with it."""
+    before = dict(os.environ)
+    os.environ.update(server.environment(), MOAT_HOME=str(home))
+    os.environ["PROXMOX_FINGERPRINT"] = server.fingerprint
+    try:
+        yield
+    finally:
+        subprocess.run([os.environ["MOAT_BIN"], "serve", "--stop"], check=False)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class Lives:

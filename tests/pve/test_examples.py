@@ -14,7 +14,7 @@ import pytest
 import upstream_evals
 from inspect_ai import eval as run_eval
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
-from lives import WAIT_SECONDS, fill
+from lives import WAIT_SECONDS, fill, named
 from server import PveServer
 
 from driver import Mirror, left, make_ova
@@ -40,18 +40,11 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
     server = PveServer(vms="container", time_scale=0.05, task_time=0.02, rollback_hold=0)
     with server, Mirror() as mirror:
         fill(server)
-        before = dict(os.environ)
-        os.environ.update(server.environment(), MOAT_HOME=str(folder / "home"))
-        os.environ["PROXMOX_FINGERPRINT"] = server.fingerprint
-        os.environ["EXAMPLE_OVA"] = str(folder / "machine.ova")
         (folder / "home").mkdir()
         (folder / "home" / "config.yaml").write_text(f"image_mirror: {mirror.url}\n")
-        try:
+        with named(server, folder / "home"):
+            os.environ["EXAMPLE_OVA"] = str(folder / "machine.ova")
             yield server
-        finally:
-            subprocess.run([os.environ["MOAT_BIN"], "serve", "--stop"], check=False)
-            os.environ.clear()
-            os.environ.update(before)
 
 
 def made(server: PveServer) -> dict[str, Any]:

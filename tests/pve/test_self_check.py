@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
-from lives import TAG, fill
+from lives import TAG, fill, named
 from server import PveServer
 
 from inspect_moat import ProxmoxSandboxEnvironment
@@ -48,15 +46,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
     home = Path(str(tmp_path_factory.mktemp("m")))
     with PveServer(vms="qemu", time_scale=0.1, task_time=0.05) as server:
         fill(server)
-        before = dict(os.environ)
-        os.environ.update(server.environment(), MOAT_HOME=str(home))
-        os.environ["PROXMOX_FINGERPRINT"] = server.fingerprint
-        try:
+        with named(server, home):
             yield server
-        finally:
-            subprocess.run([os.environ["MOAT_BIN"], "serve", "--stop"], check=False)
-            os.environ.clear()
-            os.environ.update(before)
 
 
 @pytest.fixture(scope="module")
