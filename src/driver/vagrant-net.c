@@ -9,18 +9,20 @@
 #include "util/lock.h"
 #include "util/str.h"
 
-#define HOST          "127.0.0.1"
-#define PROBE_SECONDS 60.0
+#define HOST         "127.0.0.1"
+#define DIAL_SECONDS 60.0 /* once there is an SSH connection; making that has its own limits */
 
 static int dial(struct vagrant_vm *vm, const struct op *op, const char *host, unsigned port,
 	int *ret_fd, struct err *e)
 {
 	struct guest *g;
+	struct op soon;
 	int rc;
 
 	if (ways_take(&vm->ways, op, &g, e) < 0)
 		return -1;
-	rc = sshlink_dial(ways_below(&vm->ways, g), op, host, port, ret_fd, e);
+	soon = op_within(op, DIAL_SECONDS);
+	rc = sshlink_dial(ways_below(&vm->ways, g), &soon, host, port, ret_fd, e);
 	ways_give(&vm->ways, g);
 	return rc;
 }
@@ -63,10 +65,9 @@ int vagrant_net_connect(
 /* At port 0 nobody ever listens, but an SSH server that lets nobody through says so. */
 static int probe(struct vagrant_vm *vm, const struct op *op, struct err *e)
 {
-	struct op soon = op_within(op, PROBE_SECONDS);
 	auto_fd int fd = -1;
 
-	if (dial(vm, &soon, "127.0.0.1", 0, &fd, e) == 0 || e->sys == ECONNREFUSED)
+	if (dial(vm, op, "127.0.0.1", 0, &fd, e) == 0 || e->sys == ECONNREFUSED)
 		return 0;
 	return -1;
 }

@@ -142,6 +142,7 @@ static int await_bytes(struct sshlink_bridge *b)
 static void *bridge_main(void *arg)
 {
 	struct sshlink_bridge *b = arg;
+	struct err e;
 
 	pthread_setname_np(pthread_self(), "moat-ssh");
 	for (;;) {
@@ -153,7 +154,7 @@ static void *bridge_main(void *arg)
 			break;
 		move_tunnels(b, &moved);
 		keep_alive(b);
-		if (!moved && await_bytes(b) < 0)
+		if ((moved ? op_check(&b->op, &e) : await_bytes(b)) < 0)
 			break;
 	}
 	shutdown(b->runner.fd, SHUT_RDWR); /* the line learns of it */

@@ -14,7 +14,7 @@
 #include "util/auto.h"
 #include "util/lock.h"
 
-enum { CONNECTIONS_MAX = 256, CONNECT_SECONDS = 20, PIECE = 64 * 1024, STACK = 256 * 1024 };
+enum { CONNECTIONS_MAX = 256, PIECE = 64 * 1024, STACK = 256 * 1024 };
 
 struct listener {
 	struct forward f;
@@ -127,11 +127,10 @@ static void *carrier_main(void *arg)
 {
 	struct carrier *c = arg;
 	struct forwards *all = c->all;
-	struct op soon = op_within(&all->op, CONNECT_SECONDS);
 	auto_fd int inner = -1;
 	struct err ignored; /* the client sees the connection close */
 
-	if (all->connect(all->arg, &soon, &c->f, &inner, &ignored) == 0)
+	if (all->connect(all->arg, &all->op, &c->f, &inner, &ignored) == 0)
 		carry(&all->op, c->outer, inner);
 	close(c->outer);
 	{

@@ -22,7 +22,7 @@ struct forward {
 struct forwards;
 
 /* connect: a stream socket that leads to f, not blocking; the caller's. It is called on the
- * connection's own thread. */
+ * connection's own thread, with an op that has no deadline. */
 int forwards_new(int (*connect)(void *arg, const struct op *op, const struct forward *f,
 			 int *ret_fd, struct err *e),
 	void *arg, struct forwards **ret, struct err *e);

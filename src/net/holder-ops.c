@@ -21,8 +21,9 @@
 #include "util/auto.h"
 #include "util/json.h"
 
-#define LEASES_MAX   (4u << 20)
-#define LIST_SECONDS 30
+#define LEASES_MAX      (4u << 20)
+#define LIST_SECONDS    30
+#define CONNECT_SECONDS 20
 
 struct tap {
 	const char *name;
@@ -132,6 +133,7 @@ int holder_connect(
 	struct sockaddr_in to = {.sin_family = AF_INET,
 		.sin_port = htons((uint16_t)f->port),
 		.sin_addr.s_addr = htonl(f->addr)};
+	struct op soon = op_within(op, CONNECT_SECONDS);
 	struct holder *h = arg;
 	auto_fd int fd = -1;
 	int failed = 0;
@@ -144,7 +146,7 @@ int holder_connect(
 		return err_sys(e, errno, "socket");
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS)
 		return err_sys(e, errno, "connect");
-	if (op_wait_fd(op, fd, POLLOUT, e) < 0)
+	if (op_wait_fd(&soon, fd, POLLOUT, e) < 0)
 		return -1;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0 || failed)
 		return err_sys(e, failed, "connect");
