@@ -39,15 +39,30 @@ static bool is_installed(const char *program)
 	return false;
 }
 
-static bool userns_works(const struct op *op)
+static bool succeeds(const struct op *op, const char *const *argv)
 {
-	const char *argv[] = {"unshare", getuid() == 0 ? "-pn" : "-Urpn", "--fork", "true", NULL};
 	struct proc_req req = {.argv = argv, .out_max = 4096};
 	auto_proc_result struct proc_result res = {0};
 	struct op soon = op_within(op, 20);
 	struct err ignored;
 
 	return proc_run(&soon, &req, &res, &ignored) == 0 && res.exit_code == 0;
+}
+
+static bool userns_works(const struct op *op)
+{
+	const char *argv[] = {"unshare", getuid() == 0 ? "-pn" : "-Urpn", "--fork", "true", NULL};
+
+	return succeeds(op, argv);
+}
+
+/* Only asked where namespaces can be made at all. */
+static bool vlans_work(const struct op *op)
+{
+	const char *argv[] = {"unshare", getuid() == 0 ? "-n" : "-Urn", "ip", "link", "add", "br0",
+		"type", "bridge", "vlan_filtering", "1", NULL};
+
+	return succeeds(op, argv);
 }
 
 static struct net_fault *add(struct net_fault *faults, unsigned *n, const char *what)
@@ -58,14 +73,15 @@ static struct net_fault *add(struct net_fault *faults, unsigned *n, const char *
 	return f;
 }
 
-unsigned net_check(const struct op *op, bool way_out, struct net_fault faults[NET_FAULTS_MAX])
+unsigned net_check(
+	const struct op *op, struct net_needs needs, struct net_fault faults[NET_FAULTS_MAX])
 {
 	struct net_fault *f;
 	unsigned n = 0;
 	int tun;
 
 	for (unsigned i = 0; i < ARRAY_LEN(programs); i++) {
-		if ((programs[i].for_way_out && !way_out) || is_installed(programs[i].program))
+		if ((programs[i].for_way_out && !needs.way_out) || is_installed(programs[i].program))
 			continue;
 		f = add(faults, &n, programs[i].program);
 		f->fix = fixes[i];
@@ -87,6 +103,13 @@ unsigned net_check(const struct op *op, bool way_out, struct net_fault faults[NE
 			"this user may not make user and network namespaces");
 		f->fix = "sudo sysctl -w kernel.unprivileged_userns_clone=1 "
 			 "kernel.apparmor_restrict_unprivileged_userns=0";
+	} else if (needs.vlans && !vlans_work(op)) {
+		f = add(faults, &n, "vlans");
+		snprintf(f->detail, sizeof(f->detail),
+			"this kernel's bridges cannot tell VLANs apart, as a vlan_tag beside a "
+			"card without one needs");
+		f->fix = "use a kernel with CONFIG_BRIDGE_VLAN_FILTERING, or give every card of "
+			 "that network a vlan_tag";
 	}
 	return n;
 }
@@ -95,7 +118,9 @@ void net_check_explain(const struct op *op, const struct net_plan *p, struct err
 {
 	struct net_fault faults[NET_FAULTS_MAX];
 
-	if (!net_check(op, p->way_out, faults))
+	struct net_needs needs = {.way_out = p->way_out, .vlans = p->filter};
+
+	if (!net_check(op, needs, faults))
 		return;
 	err_set(e, ERR_UNSUPPORTED, "%s: %s", faults[0].detail, faults[0].fix);
 }

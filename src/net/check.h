@@ -15,8 +15,14 @@ struct net_fault {
 
 enum { NET_FAULTS_MAX = 8 };
 
-/* Fills faults with what is missing; the number of them. way_out: also what that needs. */
-unsigned net_check(const struct op *op, bool way_out, struct net_fault faults[NET_FAULTS_MAX]);
+struct net_needs {
+	bool way_out; /* also what that needs */
+	bool vlans;   /* bridges that filter by VLAN */
+};
+
+/* Fills faults with what is missing; the number of them. */
+unsigned net_check(
+	const struct op *op, struct net_needs needs, struct net_fault faults[NET_FAULTS_MAX]);
 /* A network could not be made: if something is missing that explains it, e says so, with the fix.
  */
 void net_check_explain(const struct op *op, const struct net_plan *p, struct err *e);

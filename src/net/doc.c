@@ -161,7 +161,7 @@ int net_doc(const struct net_plan *p, char **ret, struct err *e)
 {
 	auto_json json_t *doc = json_object();
 
-	if (!doc)
+	if (!doc || json_object_set_new(doc, "forward", json_boolean(p->way_out || p->routed)) < 0)
 		return err_oom(e);
 	if (add_script(doc, "links", net_script_links, p, e) < 0 ||
 		add_script(doc, "vlans", net_script_vlans, p, e) < 0 ||

@@ -65,10 +65,10 @@ static int make_network(void *arg, struct err *e)
 	struct op op = op_for_cleanup(STEP_SECONDS);
 	struct holder *h = arg;
 
-	/* First, as it sets others back. Without a way out nothing is forwarded, whatever the rules
-	 * say. */
+	/* First, as it sets others back. Where there is nowhere to go nothing is forwarded,
+	 * whatever the rules say. */
 	if (write_setting("/proc/sys/net/ipv4/ip_forward",
-		    json_object_get(h->plan, "out") ? "1" : "0", true, e) < 0)
+		    json_is_true(json_object_get(h->plan, "forward")) ? "1" : "0", true, e) < 0)
 		return -1;
 	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
 		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)

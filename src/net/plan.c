@@ -124,6 +124,27 @@ static uint32_t choose_ipv4(const struct net_plan *p, size_t vnet)
 	return 0;
 }
 
+static void plan_subnets(struct net_plan *p, size_t i)
+{
+	const struct vnet_spec *spec = &p->spec->networks.vnets[i];
+	struct net_vnet *v = &p->vnets[i];
+	size_t gateways = 0;
+
+	for (size_t k = 0; k < v->n_subnets; k++) {
+		struct net_subnet *sub = &v->subnets[k];
+
+		if (!sub->server && spec->dhcp)
+			sub->server = choose_server(p, i, sub);
+		v->way_out |= sub->snat && spec->egress.mode != SPEC_EGRESS_DENY;
+		v->dhcp |= spec->dhcp && sub->server;
+		gateways += sub->gateway;
+	}
+	v->dns = v->dhcp || v->way_out;
+	v->routed = gateways > 1;
+	p->way_out |= v->way_out;
+	p->routed |= v->routed;
+}
+
 static int plan_vnet(struct net_plan *p, size_t i, struct err *e)
 {
 	const struct vnet_spec *spec = &p->spec->networks.vnets[i];
@@ -145,16 +166,7 @@ static int plan_vnet(struct net_plan *p, size_t i, struct err *e)
 			.snat = spec->subnets[k].snat,
 			.ranges = spec->subnets[k].dhcp_ranges,
 			.n_ranges = spec->subnets[k].n_dhcp_ranges};
-	for (size_t k = 0; k < v->n_subnets; k++) {
-		struct net_subnet *sub = &v->subnets[k];
-
-		if (!sub->server && spec->dhcp)
-			sub->server = choose_server(p, i, sub);
-		v->way_out |= sub->snat && spec->egress.mode != SPEC_EGRESS_DENY;
-		v->dhcp |= spec->dhcp && sub->server;
-	}
-	v->dns = v->dhcp || v->way_out;
-	p->way_out |= v->way_out;
+	plan_subnets(p, i);
 	return 0;
 }
 
@@ -175,8 +187,34 @@ static void plan_nic(struct net_plan *p, size_t vm, size_t nic, uint64_t random)
 	/* The bridge's own side is untagged, so what is behind a tag does not hear its DHCP. */
 	if (!n->ipv4 && !n->vlan_tag && p->vnets[n->vnet].dhcp)
 		n->ipv4 = choose_ipv4(p, n->vnet);
-	p->vnets[n->vnet].tags |= n->vlan_tag != 0;
+	snprintf(n->bridge, sizeof(n->bridge), "%s", p->vnets[n->vnet].bridge);
 	p->n_nics++;
+}
+
+/*
+ * A switch that tells VLANs apart is needed only where a NIC sees several of them: that is every
+ * NIC without a tag. Where all have one, each VLAN is as good as a switch of its own, which every
+ * kernel can make.
+ */
+static void plan_vlans(struct net_plan *p)
+{
+	for (size_t v = 0; v < p->n_vnets; v++) {
+		bool tags = false, all = true;
+
+		for (size_t i = 0; i < p->n_nics; i++)
+			if (p->nics[i].vnet == v) {
+				tags |= p->nics[i].vlan_tag != 0;
+				all &= p->nics[i].vlan_tag != 0;
+			}
+		p->vnets[v].filter = tags && !all;
+		p->filter |= p->vnets[v].filter;
+		for (size_t i = 0; tags && all && i < p->n_nics; i++)
+			if (p->nics[i].vnet == v) {
+				p->nics[i].apart = true;
+				snprintf(p->nics[i].bridge, NET_IF_MAX, "%.8sv%u",
+					p->vnets[v].bridge, p->nics[i].vlan_tag % 10000);
+			}
+	}
 }
 
 static int choose_link(struct net_plan *p, struct err *e)
@@ -221,6 +259,7 @@ int net_plan_make(
 	for (size_t i = 0; i < spec->n_vms; i++)
 		for (size_t k = 0; k < spec->vms[i].n_nics; k++)
 			plan_nic(p, i, k, random);
+	plan_vlans(p);
 	if (choose_link(p, e) < 0)
 		return -1;
 	*ret = take_ptr(&p);

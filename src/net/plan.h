@@ -28,7 +28,8 @@ struct net_vnet {
 	bool dhcp;    /* somebody answers DHCP */
 	bool dns;     /* somebody answers DNS */
 	bool way_out; /* a subnet has snat and the policy is not "deny" */
-	bool tags;    /* a NIC has a vlan_tag: the bridge must filter by VLAN */
+	bool routed;  /* several subnets have a gateway: moat leads from one to the other */
+	bool filter;  /* some NICs have a vlan_tag and some see all: the bridge must tell VLANs */
 };
 
 struct net_nic {
@@ -37,6 +38,8 @@ struct net_nic {
 	struct mac_addr mac;
 	uint32_t ipv4; /* what DHCP will give it; 0: none, or whatever is free */
 	unsigned vlan_tag;
+	char bridge[NET_IF_MAX]; /* the vnet's, or one of its own for all that have that tag */
+	bool apart;              /* the latter */
 };
 
 struct net_plan {
@@ -45,7 +48,8 @@ struct net_plan {
 	size_t n_vnets;
 	struct net_nic *nics; /* in the order of the VMs and of their NICs */
 	size_t n_nics;
-	bool way_out;              /* of any vnet */
+	bool way_out, routed;      /* of any vnet */
+	bool filter;
 	struct ipv4_net link;      /* between us and the process that leads outside */
 	uint32_t link_us, link_it; /* both ends of that */
 };

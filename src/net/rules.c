@@ -69,9 +69,11 @@ static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 	return 0;
 }
 
+enum which { ALL, SNAT, GATEWAY };
+
 /* "{ a, b }" of one kind of address of a vnet's subnets. */
 static int add_own(
-	const struct net_vnet *v, bool snat_only, bool servers, struct buf *b, struct err *e)
+	const struct net_vnet *v, enum which which, bool servers, struct buf *b, struct err *e)
 {
 	const char *comma = "";
 
@@ -80,7 +82,8 @@ static int add_own(
 	for (size_t i = 0; i < v->n_subnets; i++) {
 		const struct net_subnet *sub = &v->subnets[i];
 
-		if (!sub->server || (snat_only && !sub->snat))
+		if (!sub->server || (which == SNAT && !sub->snat) ||
+			(which == GATEWAY && !sub->gateway))
 			continue;
 		if (buf_printf(b, e, "%s%s", comma, servers ? ADDR(sub->server) : NET(sub->cidr)) <
 			0)
@@ -109,9 +112,9 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 		return -1;
 	if (has_server(v)) {
 		if (buf_add_str(b, "\t\tip saddr != ", e) < 0 ||
-			add_own(v, false, false, b, e) < 0 ||
+			add_own(v, ALL, false, b, e) < 0 ||
 			buf_add_str(b, " goto refuse\n\t\tip daddr != ", e) < 0 ||
-			add_own(v, false, true, b, e) < 0 ||
+			add_own(v, ALL, true, b, e) < 0 ||
 			buf_add_str(b, " goto refuse\n", e) < 0)
 			return -1;
 		if (v->dns && buf_add_str(b, "\t\t" DNS_RULE, e) < 0)
@@ -161,7 +164,7 @@ static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct
 	char set[32];
 
 	if (buf_printf(b, e, "\tchain out%zu {\n\t\tip saddr != ", i) < 0 ||
-		add_own(v, true, false, b, e) < 0 ||
+		add_own(v, SNAT, false, b, e) < 0 ||
 		buf_add_str(b,
 			" goto refuse\n\t\tip daddr @never goto refuse\n\t\tip daddr "
 			"@host goto refuse\n"
@@ -179,6 +182,19 @@ static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct
 		(add_cidrs(&out->allow, false, b, e) < 0 || add_accept(&out->allow, set, b, e) < 0))
 		return -1;
 	return buf_add_str(b, "\t\tgoto refuse\n\t}\n", e);
+}
+
+/* From one subnet of a vnet to another of the same: what its gateways are for. */
+static int add_between(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	if (buf_printf(b, e, "\tchain via%zu {\n\t\tip saddr != ", i) < 0 ||
+		add_own(v, GATEWAY, false, b, e) < 0 ||
+		buf_add_str(b, " goto refuse\n\t\tip daddr != ", e) < 0 ||
+		add_own(v, GATEWAY, false, b, e) < 0)
+		return -1;
+	return buf_add_str(b, " goto refuse\n\t\taccept\n\t}\n", e);
 }
 
 static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
@@ -205,6 +221,11 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 				"\t\tiifname \"%s\" oifname \"" NET_OUT_IF "\" jump out%zu\n",
 				p->vnets[i].bridge, i) < 0)
 			return -1;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (p->vnets[i].routed &&
+			buf_printf(b, e, "\t\tiifname \"%s\" oifname \"%s\" jump via%zu\n",
+				p->vnets[i].bridge, p->vnets[i].bridge, i) < 0)
+			return -1;
 	/* Only guests get to know that they were refused. */
 	return buf_add_str(b,
 		"\t\tiifname \"br*\" goto refuse\n\t}\n\tchain output {\n"
@@ -216,6 +237,12 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 		e);
 }
 
+/* A card in a VLAN of its own sees and sends no tags. */
+static bool may_tag(const struct net_plan *p, const struct net_nic *n)
+{
+	return p->vnets[n->vnet].spec->vlan_aware && !n->apart;
+}
+
 /* VLAN tags end at the switch, where nobody asked for them. */
 static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 {
@@ -223,7 +250,7 @@ static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->n_nics; i++)
-		n += !p->vnets[p->nics[i].vnet].spec->vlan_aware;
+		n += !may_tag(p, &p->nics[i]);
 	if (!n)
 		return 0;
 	if (buf_add_str(b,
@@ -233,7 +260,7 @@ static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 		    e) < 0)
 		return -1;
 	for (size_t i = 0; i < p->n_nics; i++) {
-		if (p->vnets[p->nics[i].vnet].spec->vlan_aware)
+		if (may_tag(p, &p->nics[i]))
 			continue;
 		if (buf_printf(b, e, "%s\"%s\"", comma, p->nics[i].tap) < 0)
 			return -1;
@@ -249,7 +276,8 @@ int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 		return -1;
 	for (size_t i = 0; i < p->n_vnets; i++)
 		if (add_input(p, i, ret, e) < 0 ||
-			(p->vnets[i].way_out && add_way_out(p, i, ret, e) < 0))
+			(p->vnets[i].way_out && add_way_out(p, i, ret, e) < 0) ||
+			(p->vnets[i].routed && add_between(p, i, ret, e) < 0))
 			return -1;
 	if (add_hooks(p, ret, e) < 0 || buf_add_str(ret, "}\n", e) < 0)
 		return -1;

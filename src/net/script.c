@@ -8,13 +8,17 @@
 #define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
 #define MAC(m)  mac_text(m, (char[MAC_TEXT_MAX]){0})
 
+/* No spanning tree, no snooping: a plain switch that learns addresses and floods the rest. */
+static int add_switch(const char *name, bool filter, struct buf *b, struct err *e)
+{
+	return buf_printf(b, e,
+		"link add %s type bridge stp_state 0 mcast_snooping 0 forward_delay 0%s\n", name,
+		filter ? " vlan_filtering 1" : "");
+}
+
 static int add_bridge(const struct net_vnet *v, struct buf *b, struct err *e)
 {
-	/* No spanning tree, no snooping: a plain switch that learns addresses and floods the rest.
-	 * Filtering by VLAN only where it is asked for: some kernels cannot. */
-	if (buf_printf(b, e,
-		    "link add %s type bridge stp_state 0 mcast_snooping 0 forward_delay 0%s\n",
-		    v->bridge, v->tags ? " vlan_filtering 1" : "") < 0)
+	if (add_switch(v->bridge, v->filter, b, e) < 0)
 		return -1;
 	for (size_t i = 0; i < v->n_subnets; i++)
 		if (v->subnets[i].server && buf_printf(b, e, "addr add %s/%u broadcast + dev %s\n",
@@ -22,6 +26,17 @@ static int add_bridge(const struct net_vnet *v, struct buf *b, struct err *e)
 						    v->subnets[i].cidr.prefix, v->bridge) < 0)
 			return -1;
 	return buf_printf(b, e, "link set %s up\n", v->bridge);
+}
+
+/* The switch of a VLAN, with the first NIC that is in it. */
+static int add_apart(const struct net_plan *p, size_t nic, struct buf *b, struct err *e)
+{
+	const char *name = p->nics[nic].bridge;
+
+	for (size_t i = 0; i < nic; i++)
+		if (strcmp(p->nics[i].bridge, name) == 0)
+			return 0;
+	return add_switch(name, false, b, e) < 0 ? -1 : buf_printf(b, e, "link set %s up\n", name);
 }
 
 int net_script_links(const struct net_plan *p, struct buf *ret, struct err *e)
@@ -32,9 +47,10 @@ int net_script_links(const struct net_plan *p, struct buf *ret, struct err *e)
 		if (add_bridge(&p->vnets[i], ret, e) < 0)
 			return -1;
 	for (size_t i = 0; i < p->n_nics; i++)
-		if (buf_printf(ret, e,
-			    "tuntap add %s mode tap vnet_hdr\nlink set %s master %s up\n",
-			    p->nics[i].tap, p->nics[i].tap, p->vnets[p->nics[i].vnet].bridge) < 0)
+		if ((p->nics[i].apart && add_apart(p, i, ret, e) < 0) ||
+			buf_printf(ret, e,
+				"tuntap add %s mode tap vnet_hdr\nlink set %s master %s up\n",
+				p->nics[i].tap, p->nics[i].tap, p->nics[i].bridge) < 0)
 			return -1;
 	return 0;
 }
@@ -44,7 +60,7 @@ int net_script_vlans(const struct net_plan *p, struct buf *ret, struct err *e)
 	for (size_t i = 0; i < p->n_nics; i++) {
 		const struct net_nic *n = &p->nics[i];
 
-		if (!p->vnets[n->vnet].tags)
+		if (!p->vnets[n->vnet].filter)
 			continue;
 		if (n->vlan_tag ? buf_printf(ret, e,
 					  "vlan del dev %s vid 1\nvlan add dev %s vid %u pvid "

@@ -35,6 +35,15 @@ static const struct row {
 	{"vlans", "networks: {vnets: [{alias: lan, vlan_aware: true}, {alias: other}]}\n"
 		  "vms: [{source: tiny, nics: [{vnet: lan, vlan_tag: 7}, {vnet: lan}, {vnet: "
 		  "other}]}]"},
+	/* Two VLANs that nobody sees both of: two switches. */
+	{"apart", "networks: {vnets: [{alias: lan, vlan_aware: true}]}\n"
+		  "vms: [{source: tiny, nics: [{vnet: lan, vlan_tag: 7}, {vnet: lan, vlan_tag: "
+		  "4094}]}, {name: b, source: tiny, nics: [{vnet: lan, vlan_tag: 7}]}]"},
+	/* Between the first two subnets there is a way; the third has no gateway. */
+	{"routed",
+		"networks: {vnets: [{alias: lan, subnets: [{cidr: 10.1.0.0/24, gateway: 10.1.0.1}, "
+		"{cidr: 10.2.0.0/24, gateway: 10.2.0.1}, {cidr: 10.3.0.0/24}]}, {alias: other, "
+		"subnets: [{cidr: 10.4.0.0/24, gateway: 10.4.0.1}]}]}\nvms: [{source: tiny}]"},
 	/* The link to the outside gives way. */
 	{"link", "networks: {vnets: [{alias: lan, egress: open, subnets: [{cidr: 192.0.0.0/16, "
 		 "gateway: 192.0.0.1, snat: true}]}]}\nvms: [{source: tiny}]"},
