@@ -81,7 +81,8 @@ unsigned net_check(
 	int tun;
 
 	for (unsigned i = 0; i < ARRAY_LEN(programs); i++) {
-		if ((programs[i].for_way_out && !needs.way_out) || is_installed(programs[i].program))
+		if ((programs[i].for_way_out && !needs.way_out) ||
+			is_installed(programs[i].program))
 			continue;
 		f = add(faults, &n, programs[i].program);
 		f->fix = fixes[i];

@@ -103,6 +103,12 @@ static int read_question(struct bytes in, struct dns_question *q, struct err *e)
 	return 0;
 }
 
+void dns_set_id(uint8_t *message, uint16_t id)
+{
+	message[0] = (uint8_t)(id >> 8);
+	message[1] = (uint8_t)id;
+}
+
 int dns_parse_query(struct bytes in, struct dns_question *ret, struct err *e)
 {
 	struct dns_question q = {0};

@@ -9,9 +9,10 @@
 #include "util/buf.h"
 
 enum {
-	DNS_NAME_MAX = 256,     /* as text, with its NUL */
-	DNS_MESSAGE_MAX = 4096, /* that we handle at all */
-	DNS_ADDRS_MAX = 64,     /* of one answer */
+	DNS_NAME_MAX = 256,      /* as text, with its NUL */
+	DNS_MESSAGE_MAX = 65535, /* as TCP counts them */
+	DNS_UDP_MAX = 4096,      /* that we handle in one packet */
+	DNS_ADDRS_MAX = 1024,    /* of one answer */
 };
 
 enum dns_type { DNS_A = 1, DNS_PTR = 12, DNS_AAAA = 28, DNS_ANY = 255 };
@@ -26,6 +27,8 @@ struct dns_question {
 	size_t end; /* where the question section ends */
 };
 
+/* A message's number, whatever else it is. */
+void dns_set_id(uint8_t *message, uint16_t id);
 /* One question of class IN; anything else is refused. */
 int dns_parse_query(struct bytes in, struct dns_question *ret, struct err *e);
 

@@ -1,32 +1,28 @@
 #include "net/dns.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/dns-tcp.h"
 #include "net/netns.h"
-#include "net/out.h"
-#include "net/zone.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
 
 enum {
 	PENDING_MAX = 128, /* questions that the outside has yet to answer */
-	SERVERS_MAX = 3,   /* of the host's, as its own resolver would use */
 	TRIES_MAX = 4,
 	TRY_MS = 2500,
-	LISTEN_MAX = 1100,
-	BATCH = 64,     /* messages of one socket before the others have their turn */
-	OPEN_MIN = 600, /* seconds that an address stays open at least */
-	OPEN_MAX = 86400,
-	DNS_PORT = 53,
+	LISTEN_MAX = DNS_TCP_LISTENERS,
+	BATCH = 64, /* messages of one socket before the others have their turn */
+	BACKLOG = 16,
 };
 
 struct listener {
@@ -40,7 +36,7 @@ struct pending {
 	struct sockaddr_in client;
 	struct dns_question q; /* with the client's id */
 	uint16_t id;           /* of our question to the outside */
-	uint8_t query[DNS_MESSAGE_MAX];
+	uint8_t query[DNS_UDP_MAX];
 	size_t len;
 	unsigned tries;
 	int64_t deadline;
@@ -53,25 +49,31 @@ struct dns {
 	struct listener listeners[LISTEN_MAX];
 	unsigned n_listeners;
 	struct pending pending[PENDING_MAX];
+	struct dns_tcp *tcp;
 };
+
+static_assert(LISTEN_MAX + PENDING_MAX + DNS_TCP_POLL_MAX <= DNS_POLL_MAX, "room for all");
 
 /* ---- starting ---- */
 
 struct bind_job {
 	const char *addr;
-	int fd;
+	int udp, tcp;
 };
 
 static int bind_inside(void *arg, struct err *e)
 {
 	struct bind_job *job = arg;
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(DNS_PORT)};
-	auto_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	auto_fd int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	auto_fd int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd < 0 || inet_pton(AF_INET, job->addr, &at.sin_addr) != 1 ||
-		bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+	if (udp < 0 || tcp < 0 || inet_pton(AF_INET, job->addr, &at.sin_addr) != 1 ||
+		bind(udp, (struct sockaddr *)&at, sizeof(at)) < 0 ||
+		bind(tcp, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(tcp, BACKLOG) < 0)
 		return err_sys(e, errno, "DNS on %s", job->addr);
-	job->fd = take_fd(&fd);
+	job->udp = take_fd(&udp);
+	job->tcp = take_fd(&tcp);
 	return 0;
 }
 
@@ -91,7 +93,9 @@ static int start_zone(struct dns *d, json_t *j, struct err *e)
 			return err_set(e, ERR_INTERNAL, "too many networks");
 		if (netns_run(d->h->netns, bind_inside, &job, NULL, e) < 0)
 			return -1;
-		d->listeners[d->n_listeners++] = (struct listener){job.fd, z};
+		d->listeners[d->n_listeners++] = (struct listener){job.udp, z};
+		if (dns_tcp_add(d->tcp, job.tcp, z, e) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -112,38 +116,13 @@ int dns_start(struct holder *h, struct dns **ret, struct err *e)
 	for (unsigned k = 0; k < PENDING_MAX; k++)
 		d->pending[k].fd = -1;
 	*ret = d; /* lives as long as the holder */
+	if (dns_tcp_new(h, &d->tcp, e) < 0)
+		return -1;
 	json_array_foreach(list, i, one) if (start_zone(d, one, e) < 0) return -1;
 	return 0;
 }
 
 /* ---- asking the outside ---- */
-
-/* The host's resolvers, read each time: they change when a laptop moves. */
-static unsigned read_servers(struct sockaddr_storage servers[SERVERS_MAX])
-{
-	auto_file FILE *f = fopen("/etc/resolv.conf", "re");
-	char line[256], text[128];
-	unsigned n = 0;
-
-	while (f && n < SERVERS_MAX && fgets(line, sizeof(line), f)) {
-		struct sockaddr_in *v4 = (struct sockaddr_in *)&servers[n];
-		struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&servers[n];
-
-		if (sscanf(line, " nameserver %127s", text) != 1)
-			continue;
-		memset(&servers[n], 0, sizeof(servers[n]));
-		if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-			v4->sin_family = AF_INET;
-			v4->sin_port = htons(DNS_PORT);
-			n++;
-		} else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
-			v6->sin6_family = AF_INET6;
-			v6->sin6_port = htons(DNS_PORT);
-			n++;
-		}
-	}
-	return n;
-}
 
 static void send_back(const struct pending *p, struct bytes data)
 {
@@ -168,8 +147,8 @@ static void give_up(struct pending *p, enum dns_rcode rcode)
 /* Every question goes from a new port, under a new number: nobody can guess both. */
 static bool ask_next(struct pending *p)
 {
-	struct sockaddr_storage servers[SERVERS_MAX];
-	unsigned n = read_servers(servers);
+	struct sockaddr_storage servers[DNS_SERVERS_MAX];
+	unsigned n = dns_servers(servers);
 	const struct sockaddr_storage *to;
 
 	if (p->fd >= 0)
@@ -179,10 +158,8 @@ static bool ask_next(struct pending *p)
 		return false;
 	to = &servers[p->tries++ % n];
 	p->fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (p->fd < 0 || getrandom(&p->id, sizeof(p->id), 0) != sizeof(p->id))
+	if (p->fd < 0 || !dns_new_id(p->query, &p->id))
 		return false;
-	p->query[0] = (uint8_t)(p->id >> 8);
-	p->query[1] = (uint8_t)p->id;
 	p->deadline = now_ns() + (int64_t)TRY_MS * 1000000;
 	/* Where it cannot be sent the deadline tries the next server. */
 	if (connect(p->fd, (const struct sockaddr *)to, sizeof(*to)) == 0)
@@ -206,33 +183,9 @@ static void ask_outside(struct dns *d, struct listener *from, const struct socka
 		give_up(p, DNS_SERVFAIL);
 }
 
-static bool is_host(void *arg, uint32_t addr)
-{
-	return hostaddr_has(arg, addr);
-}
-
-/* What a name leads to is opened before the guest learns of it. */
-static bool open_addresses(struct dns *d, const struct pending *p, const struct dns_answer *a)
-{
-	uint32_t seconds = a->ttl < OPEN_MIN ? OPEN_MIN : a->ttl > OPEN_MAX ? OPEN_MAX : a->ttl;
-	struct zone *z = p->from->zone;
-	struct err e;
-
-	if (!zone_accepts(z, a, is_host, &d->h->hosts)) {
-		zone_refuse(z, p->q.name, "leads to a forbidden address");
-		return false;
-	}
-	if (!z->set || !a->n_addrs)
-		return true;
-	if (out_open(d->h, z->set, a->addrs, a->n_addrs, seconds, &e) == 0)
-		return true;
-	zone_refuse(z, p->q.name, "could not be opened");
-	return false;
-}
-
 static void take_answer(struct dns *d, struct pending *p)
 {
-	uint8_t data[DNS_MESSAGE_MAX];
+	uint8_t data[DNS_UDP_MAX];
 	struct dns_question asked = p->q;
 	struct dns_answer a;
 	struct err ignored;
@@ -248,12 +201,11 @@ static void take_answer(struct dns *d, struct pending *p)
 	}
 	if (dns_parse_answer((struct bytes){data, (size_t)n}, &asked, &a, &ignored) < 0)
 		return; /* not ours, or broken: the deadline decides */
-	if (!open_addresses(d, p, &a)) {
+	if (!dns_admit(d->h, p->from->zone, p->q.name, &a)) {
 		give_up(p, DNS_REFUSED);
 		return;
 	}
-	data[0] = (uint8_t)(p->q.id >> 8);
-	data[1] = (uint8_t)p->q.id;
+	dns_set_id(data, p->q.id);
 	send_back(p, (struct bytes){data, (size_t)n});
 	close(p->fd);
 	p->fd = -1;
@@ -263,7 +215,7 @@ static void take_answer(struct dns *d, struct pending *p)
 
 static bool take_query(struct dns *d, struct listener *l)
 {
-	uint8_t data[DNS_MESSAGE_MAX];
+	uint8_t data[DNS_UDP_MAX];
 	auto_buf struct buf out = {0};
 	struct sockaddr_in client;
 	socklen_t len = sizeof(client);
@@ -298,12 +250,12 @@ unsigned dns_poll(const struct dns *d, struct pollfd *fds)
 		fds[n++] = (struct pollfd){.fd = d->listeners[i].fd, .events = POLLIN};
 	for (unsigned i = 0; i < PENDING_MAX; i++)
 		fds[n++] = (struct pollfd){.fd = d->pending[i].fd, .events = POLLIN};
-	return n;
+	return n + dns_tcp_poll(d->tcp, fds + n);
 }
 
 int dns_timeout(const struct dns *d)
 {
-	int64_t soonest = INT64_MAX, left;
+	int64_t soonest = dns_tcp_deadline(d->tcp), left;
 
 	for (unsigned i = 0; i < PENDING_MAX; i++)
 		if (d->pending[i].fd >= 0 && d->pending[i].deadline < soonest)
@@ -314,22 +266,23 @@ int dns_timeout(const struct dns *d)
 	return left <= 0 ? 0 : (int)(left / 1000000) + 1;
 }
 
-void dns_serve(struct dns *d, const struct pollfd *fds, unsigned n)
+void dns_serve(struct dns *d, const struct pollfd *fds)
 {
 	for (unsigned i = 0; i < PENDING_MAX; i++) {
 		struct pending *p = &d->pending[i];
 
 		if (p->fd < 0)
 			continue;
-		if (d->n_listeners + i < n && fds[d->n_listeners + i].revents)
+		if (fds[d->n_listeners + i].revents)
 			take_answer(d, p);
 		else if (now_ns() >= p->deadline && !ask_next(p))
 			give_up(p, DNS_SERVFAIL);
 	}
-	for (unsigned i = 0; i < d->n_listeners && i < n; i++)
+	for (unsigned i = 0; i < d->n_listeners; i++)
 		for (unsigned k = 0; fds[i].revents && k < BATCH; k++)
 			if (!take_query(d, &d->listeners[i]))
 				break;
+	dns_tcp_serve(d->tcp, fds + d->n_listeners + PENDING_MAX);
 }
 
 json_t *dns_refusals(const struct dns *d)

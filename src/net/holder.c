@@ -125,7 +125,7 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 	for (unsigned i = 0; i < h->n_children; i++)
 		if (fds[AT_CHILDREN + i].revents && follow_child(h, i, e) < 0)
 			return -1;
-	dns_serve(h->dns, fds + at_dns, n_dns);
+	dns_serve(h->dns, fds + at_dns);
 	return fds[AT_REQUESTS].revents ? serve_request(h, e) : 0;
 }
 

@@ -48,7 +48,7 @@ struct net_plan {
 	size_t n_vnets;
 	struct net_nic *nics; /* in the order of the VMs and of their NICs */
 	size_t n_nics;
-	bool way_out, routed;      /* of any vnet */
+	bool way_out, routed; /* of any vnet */
 	bool filter;
 	struct ipv4_net link;      /* between us and the process that leads outside */
 	uint32_t link_us, link_it; /* both ends of that */

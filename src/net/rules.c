@@ -14,7 +14,7 @@
 #define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
 #define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
 
-#define DNS_RULE "udp dport 53 accept\n"
+#define DNS_RULE "meta l4proto { tcp, udp } th dport 53 accept\n"
 /* Counters tell what was refused; the answer is an ICMP error, so that nobody waits for nothing. */
 #define REFUSE                                                                                     \
 	"\tchain refuse {\n"                                                                       \
@@ -111,11 +111,9 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 	if (v->dhcp && buf_add_str(b, "\t\tudp sport 68 udp dport 67 accept\n", e) < 0)
 		return -1;
 	if (has_server(v)) {
-		if (buf_add_str(b, "\t\tip saddr != ", e) < 0 ||
-			add_own(v, ALL, false, b, e) < 0 ||
+		if (buf_add_str(b, "\t\tip saddr != ", e) < 0 || add_own(v, ALL, false, b, e) < 0 ||
 			buf_add_str(b, " goto refuse\n\t\tip daddr != ", e) < 0 ||
-			add_own(v, ALL, true, b, e) < 0 ||
-			buf_add_str(b, " goto refuse\n", e) < 0)
+			add_own(v, ALL, true, b, e) < 0 || buf_add_str(b, " goto refuse\n", e) < 0)
 			return -1;
 		if (v->dns && buf_add_str(b, "\t\t" DNS_RULE, e) < 0)
 			return -1;

@@ -1,0 +1,68 @@
+#include "net/dns-ask.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "net/out.h"
+#include "util/auto.h"
+
+enum { OPEN_MIN = 600, OPEN_MAX = 86400 }; /* seconds that an address stays open */
+
+unsigned dns_servers(struct sockaddr_storage servers[DNS_SERVERS_MAX])
+{
+	auto_file FILE *f = fopen("/etc/resolv.conf", "re");
+	char line[256], text[128];
+	unsigned n = 0;
+
+	while (f && n < DNS_SERVERS_MAX && fgets(line, sizeof(line), f)) {
+		struct sockaddr_in *v4 = (struct sockaddr_in *)&servers[n];
+		struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&servers[n];
+
+		if (sscanf(line, " nameserver %127s", text) != 1)
+			continue;
+		memset(&servers[n], 0, sizeof(servers[n]));
+		if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+			v4->sin_family = AF_INET;
+			v4->sin_port = htons(DNS_PORT);
+			n++;
+		} else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+			v6->sin6_family = AF_INET6;
+			v6->sin6_port = htons(DNS_PORT);
+			n++;
+		}
+	}
+	return n;
+}
+
+bool dns_new_id(uint8_t *query, uint16_t *ret_id)
+{
+	if (getrandom(ret_id, sizeof(*ret_id), 0) != sizeof(*ret_id))
+		return false;
+	dns_set_id(query, *ret_id);
+	return true;
+}
+
+static bool is_host(void *arg, uint32_t addr)
+{
+	return hostaddr_has(arg, addr);
+}
+
+bool dns_admit(struct holder *h, struct zone *z, const char *name, const struct dns_answer *a)
+{
+	uint32_t seconds = a->ttl < OPEN_MIN ? OPEN_MIN : a->ttl > OPEN_MAX ? OPEN_MAX : a->ttl;
+	struct err e;
+
+	if (!zone_accepts(z, a, is_host, &h->hosts)) {
+		zone_refuse(z, name, "leads to a forbidden address");
+		return false;
+	}
+	if (!z->set || !a->n_addrs)
+		return true;
+	if (out_open(h, z->set, a->addrs, a->n_addrs, seconds, &e) == 0)
+		return true;
+	zone_refuse(z, name, "could not be opened");
+	return false;
+}

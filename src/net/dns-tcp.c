@@ -1,0 +1,307 @@
+/*
+ * A connection of a guest is in one of three states: its question is being read, the outside is
+ * being asked, or the answer is being written; then it begins again. Each state has a deadline, and
+ * where there are too many connections the one that would end first makes room.
+ */
+#include "net/dns-tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/dns-stream.h"
+#include "util/auto.h"
+#include "util/op.h"
+
+enum {
+	QUERY_MAX = 4096,
+	GUEST_MS = 20000, /* for the guest to send a question, or to take an answer */
+	TRY_MS = 5000,    /* for the outside to answer */
+	TRIES_MAX = 3,
+	ACCEPTS_MAX = 16, /* of one socket before the others have their turn */
+};
+
+enum state { FREE, READING, ASKING, WRITING };
+
+struct conn {
+	enum state state;
+	struct zone *zone;
+	struct dns_stream guest, outside;
+	struct dns_question q; /* with the guest's id */
+	uint16_t id;           /* of our question to the outside */
+	unsigned tries;
+	int64_t deadline;
+};
+
+struct dns_tcp {
+	struct holder *h;
+	struct {
+		int fd;
+		struct zone *zone;
+	} listeners[DNS_TCP_LISTENERS];
+	unsigned n_listeners;
+	struct conn conns[DNS_TCP_CONNS];
+};
+
+int dns_tcp_new(struct holder *h, struct dns_tcp **ret, struct err *e)
+{
+	struct dns_tcp *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return err_oom(e);
+	t->h = h;
+	for (unsigned i = 0; i < DNS_TCP_CONNS; i++)
+		t->conns[i].guest.fd = t->conns[i].outside.fd = -1;
+	*ret = t;
+	return 0;
+}
+
+int dns_tcp_add(struct dns_tcp *t, int fd, struct zone *z, struct err *e)
+{
+	if (t->n_listeners == DNS_TCP_LISTENERS) {
+		close(fd);
+		return err_set(e, ERR_INTERNAL, "too many networks");
+	}
+	t->listeners[t->n_listeners].fd = fd;
+	t->listeners[t->n_listeners++].zone = z;
+	return 0;
+}
+
+static void enter(struct conn *c, enum state state, int ms)
+{
+	c->state = state;
+	c->deadline = now_ns() + (int64_t)ms * 1000000;
+}
+
+static void end(struct conn *c)
+{
+	dns_stream_close(&c->guest);
+	dns_stream_close(&c->outside);
+	c->state = FREE;
+}
+
+/* ---- answering ---- */
+
+static void go_on_writing(struct conn *c)
+{
+	enum dns_stream_state s = dns_stream_write(&c->guest);
+
+	if (s == DNS_STREAM_BROKEN)
+		end(c);
+	else if (s == DNS_STREAM_DONE)
+		enter(c, READING, GUEST_MS);
+}
+
+static void answer(struct conn *c, struct bytes message)
+{
+	struct err ignored;
+
+	dns_stream_close(&c->outside);
+	dns_stream_next(&c->guest);
+	if (dns_stream_put(&c->guest, message, &ignored) < 0) {
+		end(c);
+		return;
+	}
+	enter(c, WRITING, GUEST_MS);
+	go_on_writing(c);
+}
+
+static void give_up(struct conn *c, enum dns_rcode rcode)
+{
+	auto_buf struct buf out = {0};
+	struct err ignored;
+
+	if (dns_make_answer(dns_stream_message(&c->guest), &c->q, rcode, 0, NULL, &out, &ignored) <
+		0)
+		end(c);
+	else
+		answer(c, buf_bytes(&out));
+}
+
+/* ---- asking the outside ---- */
+
+static bool ask_server(struct conn *c, const struct sockaddr_storage *to)
+{
+	struct bytes query = dns_stream_message(&c->guest);
+	uint8_t data[QUERY_MAX];
+	struct err ignored;
+
+	memcpy(data, query.p, query.len);
+	if (!dns_new_id(data, &c->id))
+		return false;
+	c->outside.fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (c->outside.fd < 0)
+		return false;
+	if (connect(c->outside.fd, (const struct sockaddr *)to, sizeof(*to)) < 0 &&
+		errno != EINPROGRESS)
+		return false;
+	return dns_stream_put(&c->outside, (struct bytes){data, query.len}, &ignored) == 0;
+}
+
+static void ask_next(struct conn *c)
+{
+	struct sockaddr_storage servers[DNS_SERVERS_MAX];
+	unsigned n = dns_servers(servers);
+
+	while (n && c->tries < TRIES_MAX) {
+		dns_stream_close(&c->outside);
+		if (ask_server(c, &servers[c->tries++ % n])) {
+			enter(c, ASKING, TRY_MS);
+			return;
+		}
+	}
+	give_up(c, DNS_SERVFAIL);
+}
+
+static void take_answer(struct dns_tcp *t, struct conn *c)
+{
+	struct bytes in = dns_stream_message(&c->outside);
+	struct dns_question asked = c->q;
+	struct dns_answer a;
+	struct err ignored;
+
+	asked.id = c->id;
+	if (dns_parse_answer(in, &asked, &a, &ignored) < 0) {
+		ask_next(c);
+	} else if (!dns_admit(t->h, c->zone, c->q.name, &a)) {
+		give_up(c, DNS_REFUSED);
+	} else {
+		auto_buf struct buf message = c->outside.in; /* answer() closes the connection */
+
+		c->outside.in = (struct buf){0};
+		buf_drop(&message, message.len - in.len);
+		dns_set_id(buf_data(&message), c->q.id);
+		answer(c, buf_bytes(&message));
+	}
+}
+
+static void go_on_asking(struct dns_tcp *t, struct conn *c)
+{
+	enum dns_stream_state s = dns_stream_write(&c->outside);
+
+	if (s == DNS_STREAM_DONE)
+		s = dns_stream_read(&c->outside, DNS_MESSAGE_MAX);
+	if (s == DNS_STREAM_BROKEN)
+		ask_next(c);
+	else if (s == DNS_STREAM_DONE)
+		take_answer(t, c);
+}
+
+/* ---- serving the guests ---- */
+
+static void take_query(struct conn *c)
+{
+	struct bytes query = dns_stream_message(&c->guest);
+	auto_buf struct buf out = {0};
+	enum zone_verdict verdict;
+	struct err ignored;
+
+	if (dns_parse_query(query, &c->q, &ignored) < 0 ||
+		zone_answer(c->zone, query, &c->q, &verdict, &out, &ignored) < 0) {
+		end(c); /* not worth an answer */
+	} else if (verdict == ZONE_ASK_OUTSIDE) {
+		c->tries = 0;
+		ask_next(c);
+	} else {
+		answer(c, buf_bytes(&out));
+	}
+}
+
+static void go_on_reading(struct conn *c)
+{
+	enum dns_stream_state s = dns_stream_read(&c->guest, QUERY_MAX);
+
+	if (s == DNS_STREAM_BROKEN)
+		end(c);
+	else if (s == DNS_STREAM_DONE)
+		take_query(c);
+}
+
+static struct conn *find_room(struct dns_tcp *t)
+{
+	struct conn *first = &t->conns[0];
+
+	for (unsigned i = 0; i < DNS_TCP_CONNS; i++) {
+		if (t->conns[i].state == FREE)
+			return &t->conns[i];
+		if (t->conns[i].deadline < first->deadline)
+			first = &t->conns[i];
+	}
+	end(first);
+	return first;
+}
+
+static void take_connections(struct dns_tcp *t, unsigned listener)
+{
+	for (unsigned i = 0; i < ACCEPTS_MAX; i++) {
+		int fd = accept4(
+			t->listeners[listener].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct conn *c;
+
+		if (fd < 0)
+			return;
+		c = find_room(t);
+		c->guest.fd = fd;
+		c->zone = t->listeners[listener].zone;
+		enter(c, READING, GUEST_MS);
+	}
+}
+
+unsigned dns_tcp_poll(const struct dns_tcp *t, struct pollfd *fds)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->n_listeners; i++)
+		fds[n++] = (struct pollfd){.fd = t->listeners[i].fd, .events = POLLIN};
+	for (unsigned i = 0; i < DNS_TCP_CONNS; i++) {
+		const struct conn *c = &t->conns[i];
+
+		/* While the outside is asked: only whether the guest has gone. */
+		fds[n++] = (struct pollfd){.fd = c->guest.fd,
+			.events = c->state == READING   ? POLLIN
+				  : c->state == WRITING ? POLLOUT
+							: 0};
+		fds[n++] = (struct pollfd){
+			.fd = c->outside.fd, .events = c->outside.out.len ? POLLOUT : POLLIN};
+	}
+	return n;
+}
+
+int64_t dns_tcp_deadline(const struct dns_tcp *t)
+{
+	int64_t soonest = INT64_MAX;
+
+	for (unsigned i = 0; i < DNS_TCP_CONNS; i++)
+		if (t->conns[i].state != FREE && t->conns[i].deadline < soonest)
+			soonest = t->conns[i].deadline;
+	return soonest;
+}
+
+static void serve(struct dns_tcp *t, struct conn *c, short guest, short outside)
+{
+	if (c->state == READING && guest)
+		go_on_reading(c);
+	else if (c->state == WRITING && guest)
+		go_on_writing(c);
+	else if (c->state == ASKING && guest & (POLLERR | POLLHUP))
+		end(c);
+	else if (c->state == ASKING && outside)
+		go_on_asking(t, c);
+	else if (c->state == ASKING && now_ns() >= c->deadline)
+		ask_next(c);
+	else if (c->state != FREE && now_ns() >= c->deadline)
+		end(c);
+}
+
+void dns_tcp_serve(struct dns_tcp *t, const struct pollfd *fds)
+{
+	/* New connections last: they are not what was polled. */
+	for (unsigned i = 0; i < DNS_TCP_CONNS; i++)
+		serve(t, &t->conns[i], fds[t->n_listeners + 2 * i].revents,
+			fds[t->n_listeners + 2 * i + 1].revents);
+	for (unsigned i = 0; i < t->n_listeners; i++)
+		if (fds[i].revents)
+			take_connections(t, i);
+}
