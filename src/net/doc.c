@@ -152,9 +152,7 @@ static int add_out(json_t *doc, const struct net_plan *p, struct err *e)
 		return 0;
 	out = json_pack("{s:s, s:s, s:i}", "us", ipv4_text(p->link_us, us), "it",
 		ipv4_text(p->link_it, it), "prefix", (int)p->link.prefix);
-	if (json_object_set_new(doc, "out", out) < 0)
-		return err_oom(e);
-	return add_script(out, "links", net_script_out, p, e);
+	return json_object_set_new(doc, "out", out) < 0 ? err_oom(e) : 0;
 }
 
 int net_doc(const struct net_plan *p, char **ret, struct err *e)

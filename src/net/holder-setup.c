@@ -57,12 +57,13 @@ static struct bytes text_of(const json_t *plan, const char *name)
 	return (struct bytes){(const uint8_t *)text, text ? strlen(text) : 0};
 }
 
-static int make_network(void *arg, struct err *e)
+/* The rules first: there is no moment without them. */
+static int make_rules(void *arg, struct err *e)
 {
-	static const char *const ip[] = {"ip", "-batch", "-", NULL};
-	static const char *const bridge[] = {"bridge", "-batch", "-", NULL};
 	static const char *const nft[] = {"nft", "-f", "-", NULL};
 	struct op op = op_for_cleanup(STEP_SECONDS);
+	struct bytes rules = text_of(((struct holder *)arg)->plan, "rules");
+	auto_buf struct buf text = {0};
 	struct holder *h = arg;
 
 	/* First, as it sets others back. Where there is nowhere to go nothing is forwarded,
@@ -73,9 +74,20 @@ static int make_network(void *arg, struct err *e)
 	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
 		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)
 			return -1;
-	/* The rules first: there is no moment without them. */
-	if (child_run(&op, -1, nft, text_of(h->plan, "rules"), NULL, e) < 0 ||
-		child_run(&op, -1, ip, text_of(h->plan, "links"), NULL, e) < 0)
+	if (buf_add(&text, rules.p, rules.len, e) < 0 ||
+		(h->hosts.fd >= 0 && hostaddr_script(&h->hosts, &text, e) < 0))
+		return -1;
+	return child_run(&op, -1, nft, buf_bytes(&text), NULL, e);
+}
+
+static int make_links(void *arg, struct err *e)
+{
+	static const char *const ip[] = {"ip", "-batch", "-", NULL};
+	static const char *const bridge[] = {"bridge", "-batch", "-", NULL};
+	struct op op = op_for_cleanup(STEP_SECONDS);
+	struct holder *h = arg;
+
+	if (child_run(&op, -1, ip, text_of(h->plan, "links"), NULL, e) < 0)
 		return -1;
 	if (text_of(h->plan, "vlans").len &&
 		child_run(&op, -1, bridge, text_of(h->plan, "vlans"), NULL, e) < 0)
@@ -133,10 +145,13 @@ int holder_setup(struct holder *h, struct err *e)
 	json_t *dhcp = json_object_get(h->plan, "dhcp"), *vnet;
 	size_t i;
 
-	if (netns_run(-1, make_network, h, &h->netns, e) < 0)
+	if (out_look(h, e) < 0 || netns_run(-1, make_rules, h, &h->netns, e) < 0)
+		return -1;
+	/* pasta gets ready while the rest is made. */
+	if (out_start(h, e) < 0 || netns_run(h->netns, make_links, h, NULL, e) < 0)
 		return -1;
 	json_array_foreach(dhcp, i, vnet) if (start_dhcp(h, vnet, e) < 0) return -1;
 	if (record_start(h, e) < 0 || dns_start(h, &h->dns, e) < 0)
 		return -1;
-	return out_start(h, e);
+	return out_set_up(h, e);
 }

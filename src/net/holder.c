@@ -99,7 +99,7 @@ static int follow_child(struct holder *h, unsigned i, struct err *e)
 {
 	if (child_again(&h->children[i], h->words, e) < 0)
 		return -1;
-	return (int)i == h->out ? out_restarted(h, e) : 0;
+	return (int)i == h->out ? out_set_up(h, e) : 0;
 }
 
 enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_CHILDREN };

@@ -1,11 +1,14 @@
 #include "net/out.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <net/route.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -21,7 +24,6 @@
 #define NETNS_FILE    NETNS_DIR "/net"
 
 static const char *const nft[] = {"nft", "-f", "-", NULL};
-static const char *const ip[] = {"ip", "-batch", "-", NULL};
 
 /*
  * pasta takes a namespace by its path, and newer ones close every file they inherit. So the
@@ -60,45 +62,104 @@ int out_follow_host(struct holder *h, struct err *e)
 	return hostaddr_scan(&h->hosts, e) < 0 ? -1 : bar_host(h, e);
 }
 
-static int find_interface(void *arg, struct err *e)
+/* ---- its interface ---- */
+
+struct link {
+	uint32_t us, it;
+	unsigned prefix;
+	bool there;
+};
+
+static void put_addr(struct sockaddr *to, uint32_t addr)
 {
-	(void)e;
-	*(bool *)arg = if_nametoindex(NET_OUT_IF) != 0;
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(addr)};
+
+	memcpy(to, &in, sizeof(in));
+}
+
+static int set_address(int fd, unsigned long what, uint32_t addr)
+{
+	struct ifreq ifr = {.ifr_name = NET_OUT_IF};
+
+	put_addr(&ifr.ifr_addr, addr);
+	return ioctl(fd, what, &ifr);
+}
+
+static int set_route(int fd, uint32_t gateway)
+{
+	char name[] = NET_OUT_IF;
+	struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = name};
+
+	put_addr(&route.rt_dst, 0);
+	put_addr(&route.rt_genmask, 0);
+	put_addr(&route.rt_gateway, gateway);
+	return ioctl(fd, SIOCADDRT, &route) < 0 && errno != EEXIST ? -1 : 0;
+}
+
+/* By hand: one more program would take longer than all the rest of it. */
+static int set_up_link(void *arg, struct err *e)
+{
+	struct link *link = arg;
+	struct ifreq ifr = {.ifr_name = NET_OUT_IF, .ifr_flags = IFF_UP | IFF_RUNNING};
+	auto_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	link->there = if_nametoindex(NET_OUT_IF) != 0;
+	if (!link->there)
+		return 0;
+	if (fd < 0 || set_address(fd, SIOCSIFADDR, link->us) < 0 ||
+		set_address(fd, SIOCSIFNETMASK, ipv4_mask(link->prefix)) < 0 ||
+		ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 || set_route(fd, link->it) < 0)
+		return err_sys(e, errno, "the link to pasta");
 	return 0;
 }
 
-/* Its interface appears when pasta is ready; then it gets our address and the route. */
-static int set_up(struct holder *h, struct err *e)
+static int read_link(json_t *out, struct link *ret, struct err *e)
+{
+	const char *us, *it;
+	int prefix;
+
+	if (json_get(out, "out", e, "{s:s, s:s, s:i}", "us", &us, "it", &it, "prefix", &prefix) <
+			0 ||
+		ipv4_parse(us, &ret->us, e) < 0 || ipv4_parse(it, &ret->it, e) < 0)
+		return -1;
+	ret->prefix = (unsigned)prefix;
+	return 0;
+}
+
+/* The interface appears when pasta is ready. */
+int out_set_up(struct holder *h, struct err *e)
 {
 	struct op op = op_for_cleanup(START_SECONDS);
-	const char *script =
-		json_string_value(json_object_get(json_object_get(h->plan, "out"), "links"));
-	struct pollfd ended = {.fd = h->children[h->out].proc.pidfd, .events = POLLIN};
+	json_t *out = json_object_get(h->plan, "out");
+	struct pollfd ended = {.events = POLLIN};
+	struct link link = {0};
 
+	if (!out)
+		return 0;
+	if (read_link(out, &link, e) < 0)
+		return -1;
+	ended.fd = h->children[h->out].proc.pidfd;
 	for (;;) {
-		bool there = false;
-
-		if (netns_run(h->netns, find_interface, &there, NULL, e) < 0)
+		if (netns_run(h->netns, set_up_link, &link, NULL, e) < 0)
 			return -1;
-		if (there)
-			break;
+		if (link.there)
+			return 0;
 		if (poll(&ended, 1, 0) > 0)
 			return err_set(e, ERR_BACKEND, "pasta ended at once");
 		if (op_pause(&op, LOOK_EVERY, e) < 0)
 			return err_wrap(e, "pasta");
 	}
-	return child_run(&op, h->netns, ip,
-		(struct bytes){(const uint8_t *)script, script ? strlen(script) : 0}, NULL, e);
 }
+
+/* ---- pasta ---- */
 
 static int start_pasta(struct holder *h, json_t *out, struct err *e)
 {
 	struct child *c = &h->children[h->n_children];
-	const char *us, *it, *path, *links;
+	const char *us, *it, *path;
 	int prefix;
 
-	if (json_get(out, "out", e, "{s:s, s:s, s:i, s:s}", "us", &us, "it", &it, "prefix", &prefix,
-		    "links", &links) < 0)
+	if (json_get(out, "out", e, "{s:s, s:s, s:i}", "us", &us, "it", &it, "prefix", &prefix) < 0)
 		return -1;
 	if (h->n_children == HOLDER_CHILDREN_MAX)
 		return err_set(e, ERR_INTERNAL, "too many programs");
@@ -121,20 +182,16 @@ static int start_pasta(struct holder *h, json_t *out, struct err *e)
 	return 0;
 }
 
+int out_look(struct holder *h, struct err *e)
+{
+	return json_object_get(h->plan, "out") ? hostaddr_open(&h->hosts, e) : 0;
+}
+
 int out_start(struct holder *h, struct err *e)
 {
 	json_t *out = json_object_get(h->plan, "out");
 
-	if (!out)
-		return 0;
-	if (hostaddr_open(&h->hosts, e) < 0 || bar_host(h, e) < 0 || start_pasta(h, out, e) < 0)
-		return -1;
-	return set_up(h, e);
-}
-
-int out_restarted(struct holder *h, struct err *e)
-{
-	return set_up(h, e);
+	return out ? start_pasta(h, out, e) : 0;
 }
 
 /* Added, removed and added again in one transaction: the only way to begin its time anew. */

@@ -4,10 +4,14 @@
 
 #include "net/holder-state.h"
 
-/* Nothing if the plan has no way out. The host's addresses are barred before pasta starts. */
+/*
+ * All three do nothing if the plan has no way out. First the host's addresses are looked up, for
+ * the rules that bar them; when those are in force pasta is started, which takes its time; and at
+ * the end its interface is set up, and again whenever pasta was started again.
+ */
+int out_look(struct holder *h, struct err *e);
 int out_start(struct holder *h, struct err *e);
-/* pasta has ended and was started again: its interface has to be set up anew. */
-int out_restarted(struct holder *h, struct err *e);
+int out_set_up(struct holder *h, struct err *e);
 /* The host's addresses may have changed. */
 int out_follow_host(struct holder *h, struct err *e);
 /* Opens addresses for so many seconds. */

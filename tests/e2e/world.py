@@ -7,6 +7,7 @@ with listeners on all of them; nothing is ever sent from this machine's own netw
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,14 +18,21 @@ from typing import Any
 
 from home import Home, kill
 
+from tools import until
+
 HOST = "198.51.100.2"  # the host's address on its way out
 HOST_TOO = "10.200.0.1"  # another, as container engines and VPNs make them
+HOST6, HOST_BROADCAST = "2001:db8::2", "198.51.100.255"
 ROUTER = "198.51.100.1"  # the outside's end of the cable, and the host's DNS
 MIRROR, FORGE, EVIL, LITERAL = "203.0.113.10", "203.0.113.20", "203.0.113.66", "203.0.113.130"
 PRIVATE, PRIVATE_TOO = "10.5.0.5", "192.168.99.9"
 METADATA = ("169.254.169.254", "100.100.100.200", "168.63.129.16")
-OUTSIDE = (MIRROR, FORGE, EVIL, LITERAL, PRIVATE, PRIVATE_TOO, *METADATA)
-NAMES = {
+METADATA6 = "fd00:ec2::254"
+LAST = "203.0.113.99"  # of many
+OUTSIDE = (MIRROR, FORGE, EVIL, LITERAL, LAST, PRIVATE, PRIVATE_TOO, *METADATA)
+# More than fit into one packet.
+MANY = [*(f"203.0.112.{n}" for n in range(1, 150)), LAST]
+NAMES: dict[str, str | list[str]] = {
     "mirror.example": MIRROR,
     "www.forge.example": FORGE,
     "forge.example": FORGE,
@@ -32,10 +40,11 @@ NAMES = {
     "metadata.forge.example": METADATA[0],
     "private.forge.example": PRIVATE,
     "host.forge.example": HOST,
+    "many.forge.example": MANY,
 }
 BANNER = "you-reached"
 
-# Listens for TCP on these ports and answers DNS on UDP 53, at every address of its namespace.
+# Listens for TCP on these ports and answers DNS on port 53, at every address of its namespace.
 SERVER = r"""
 import json, select, socket, struct, sys
 banner, ports, names = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
@@ -47,22 +56,36 @@ udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(("0.0.0.0", 53)
 udp.setsockopt(socket.IPPROTO_IP, 8, 1)  # IP_PKTINFO: answer from where we were asked
 v6 = socket.socket(socket.AF_INET6); v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
 v6.bind(("::", ports[0])); v6.listen(16); tcp.append(v6)
+big = socket.socket(); big.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+big.bind(("0.0.0.0", 53)); big.listen(16)
 print("ready", flush=True)
-def reply(query):
+def reply(query, room):
     at, labels = 12, []
     while query[at]:
         labels.append(query[at + 1 : at + 1 + query[at]].decode()); at += 1 + query[at]
     at += 5
-    address = names.get(".".join(labels).lower())
-    answer = b"" if not address else b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(address)
-    flags = b"\x81\x80" if address else b"\x81\x83"
-    return query[:2] + flags + struct.pack(">HHHH", 1, bool(address), 0, 0) + query[12:at] + answer
+    found = names.get(".".join(labels).lower(), [])
+    found = [found] if isinstance(found, str) else found
+    fit = found[: (room - at) // 16]
+    flags = 0x8180 if found else 0x8183
+    flags |= 0x200 if len(fit) < len(found) else 0
+    head = query[:2] + struct.pack(">HHHHH", flags, 1, len(fit), 0, 0) + query[12:at]
+    records = [b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(one) for one in fit]
+    return head + b"".join(records)
 while True:
-    for s in select.select([*tcp, udp], [], [])[0]:
+    for s in select.select([*tcp, udp, big], [], [])[0]:
         try:
             if s is udp:
                 data, control, _, peer = s.recvmsg(2048, 256)
-                s.sendmsg([reply(data)], [c for c in control], 0, peer)
+                s.sendmsg([reply(data, 512)], [c for c in control], 0, peer)
+            elif s is big:
+                c = s.accept()[0]; c.settimeout(5)
+                while len(head := c.recv(2, socket.MSG_WAITALL)) == 2:
+                    query = c.recv(struct.unpack(">H", head)[0], socket.MSG_WAITALL)
+                    # In two pieces, as a network would have it.
+                    said = reply(query, 65535); said = struct.pack(">H", len(said)) + said
+                    c.sendall(said[:7]); c.sendall(said[7:])
+                c.close()
             else:
                 c = s.accept()[0]; c.settimeout(5)
                 c.recv(4096)
@@ -72,6 +95,18 @@ while True:
                 c.close()
         except Exception as problem:
             print(problem, file=sys.stderr)
+"""
+
+
+# Says, in hexadecimal, every frame that carries a mark, on whatever interface.
+EAR = r"""
+import re, socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
+print("ready", flush=True)
+while True:
+    frame = s.recv(65535)
+    if re.search(rb"mk-|leak", frame): print(frame.hex(), flush=True)
 """
 
 
@@ -89,7 +124,7 @@ class Namespace:
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
         self.process.stdout.readline()  # it is there, so the namespaces are
-        self.children: list[subprocess.Popen[str]] = []
+        self.children: list[subprocess.Popen[bytes]] = []
         self.sh("ip link set lo up")
 
     def enter(self) -> list[str]:
@@ -99,18 +134,15 @@ class Namespace:
         command = [*self.enter(), "sh", "-ec", script]
         return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 
-    def serve(self, ports: list[int], names: dict[str, str]) -> None:
-        import json
+    def start(self, program: str, *arguments: str, said: Path) -> None:
+        """A Python program that says "ready" first of all, and goes on to the end."""
+        with said.open("wb") as out:
+            command = [*self.enter(), sys.executable, "-c", program, *arguments]
+            self.children.append(subprocess.Popen(command, stdout=out))
+        until(lambda: said.read_bytes().startswith(b"ready\n"), f"{said.name} is ready", 60)
 
-        arguments = [BANNER, json.dumps(ports), json.dumps(names)]
-        server = subprocess.Popen(
-            [*self.enter(), sys.executable, "-c", SERVER, *arguments],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.children.append(server)
-        assert server.stdout
-        assert server.stdout.readline() == "ready\n"
+    def serve(self, ports: list[int], said: Path) -> None:
+        self.start(SERVER, BANNER, json.dumps(ports), json.dumps(NAMES), said=said)
 
     def close(self) -> None:
         for child in (*self.children, self.process):
@@ -125,6 +157,7 @@ class World:
         self.outside.sh(
             f"ip link add cable type veth peer name eth0 netns {self.host.process.pid}\n"
             f"ip addr add {ROUTER}/24 dev cable\nip link set cable up\n"
+            f"ip addr add 2001:db8::1/64 dev cable nodad\nip addr add {METADATA6}/128 dev lo\n"
             + "\n".join(f"ip addr add {address}/32 dev lo" for address in OUTSIDE)
         )
         resolv, tun = self.dir / "resolv.conf", self.dir / "tun"
@@ -133,13 +166,21 @@ class World:
         self.host.sh(
             f"ip addr add {HOST}/24 dev eth0\nip link set eth0 up\n"
             f"ip route add default via {ROUTER}\n"
+            f"ip addr add {HOST6}/64 dev eth0 nodad\nip -6 route add default via 2001:db8::1\n"
             f"ip link add too type bridge\nip addr add {HOST_TOO}/24 dev too\nip link set too up\n"
             f"mount --bind {resolv} /etc/resolv.conf\n"
             f"mknod -m 666 {tun} c 10 200\nmount --bind {tun} /dev/net/tun\n"
             "sysctl -qw net.ipv4.ping_group_range='0 2147483647' || true"
         )
-        self.host.serve([80, 8080], NAMES)
-        self.outside.serve([80, 8080], NAMES)
+        self.host.serve([80, 8080], self.dir / "host")
+        self.outside.serve([80, 8080], self.dir / "outside")
+
+    def listen(self) -> None:
+        self.host.start(EAR, said=self.dir / "ear")
+
+    def heard(self) -> list[bytes]:
+        """Every frame with a mark that the host's network has seen since then."""
+        return [bytes.fromhex(line) for line in (self.dir / "ear").read_text().split()[1:]]
 
     def reaches(self, address: str, port: int = 80) -> bool:
         """From the host: the control of every attempt from a guest."""
@@ -162,13 +203,18 @@ class World:
 class WorldHome(Home):
     """A moat on the world's host, for root or for somebody without any rights."""
 
-    def __init__(self, world: World, uid: int, image: Path) -> None:
+    def __init__(self, world: World, uid: int, images: list[Path]) -> None:
         super().__init__()
         self.world, self.uid = world, uid
         if uid:
             data = self.dir / "data"
-            shutil.copytree(image, data / "images" / image.name)
-            shutil.copytree(image.parent / "names", data / "images" / "names")
+            for image in images:
+                shutil.copytree(image, data / "images" / image.name)
+            names = data / "images" / "names"
+            shutil.copytree(images[0].parent / "names", names)
+            for name in names.iterdir():
+                if not (data / "images" / f"sha256-{name.read_text().strip()}").exists():
+                    name.unlink()
             self.env = {**self.env, "HOME": str(self.dir), "MOAT_DATA_DIR": str(data)}
             for path in (self.dir, *self.dir.rglob("*")):
                 os.chown(path, uid, uid, follow_symlinks=False)
@@ -178,7 +224,8 @@ class WorldHome(Home):
         return [*self.world.host.enter(), *(become if self.uid else []), self.binary, *args]
 
     def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        more.setdefault("stdin", subprocess.DEVNULL)
+        if "input" not in more:
+            more.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(
             self.command(*args),
             env=self.env,

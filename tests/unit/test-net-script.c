@@ -11,6 +11,8 @@
 #include "util/auto.h"
 #include "util/json.h"
 
+#define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
+
 static const struct row {
 	const char *name, *spec;
 } rows[] = {
@@ -63,8 +65,8 @@ static int texts_of(const struct row *row, struct buf *b, struct err *e)
 		net_script_vlans(plan, b, e) < 0 || buf_add_str(b, "---- rules\n", e) < 0 ||
 		net_script_rules(plan, b, e) < 0)
 		return -1;
-	if (plan->way_out &&
-		(buf_add_str(b, "---- out\n", e) < 0 || net_script_out(plan, b, e) < 0))
+	if (plan->way_out && buf_printf(b, e, "---- out\n%s to %s\n", ADDR(plan->link_us),
+				     ADDR(plan->link_it)) < 0)
 		return -1;
 	for (size_t i = 0; i < plan->n_vnets; i++)
 		if (plan->vnets[i].dhcp && (buf_printf(b, e, "---- dhcp of %zu\n", i) < 0 ||
