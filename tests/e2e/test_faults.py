@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from home import COLD, TINY, Home, kill
 
 RUNS_WHILE_MAKING = int(os.environ.get("MOAT_FAULT_RUNS", "150"))
 ROUNDS_WHILE_USING = 8
+HOMES = 4  # in which sandboxes are made at the same time
 KILLS_OF_CLIENTS = 7  # in each of those rounds, before the end of the daemon or QEMU
 
 SEED = int(os.environ.get("MOAT_FAULT_SEED", str(time.time_ns() % 2**32)))
@@ -41,10 +43,10 @@ def strike(home: Home, rng: random.Random, client_pid: int) -> str:
     return victim
 
 
-def test_kill_while_making(faulty: Home) -> None:
-    rng = random.Random(SEED)
+def kill_while_making(faulty: Home, seed: int, runs: int) -> None:
+    rng = random.Random(seed)
     specs = [faulty.spec(TINY), faulty.spec(COLD)]
-    for run in range(RUNS_WHILE_MAKING):
+    for run in range(runs):
         client = faulty.start("up", specs[run % 2])
         time.sleep(instant(rng))
         victim = strike(faulty, rng, client.pid)
@@ -52,14 +54,31 @@ def test_kill_while_making(faulty: Home) -> None:
             # It may have been too early for QEMU; the daemon is killed too, so that the run ends.
             time.sleep(rng.uniform(0, 0.1))
             faulty.kill_daemon()
-        if client.wait(120) == 0:
+        if client.wait(300) == 0:
             # Too early for anything: the client found, or started, a daemon that served it.
             faulty.ok("rm", "--all")
         faulty.ok("ls")  # the next daemon, if the last one is gone
         try:
-            faulty.assert_nothing_left()
+            faulty.assert_nothing_left(120)
         except AssertionError as ex:
-            raise AssertionError(f"run {run}, {victim} killed, seed {SEED}: {ex}") from ex
+            raise AssertionError(f"run {run}, {victim} killed, seed {seed}: {ex}") from ex
+
+
+def test_kill_while_making(images: None) -> None:
+    """Several homes at once: most of a run is waiting for the instant."""
+    homes = [Home() for _ in range(HOMES)]
+    share = -(-RUNS_WHILE_MAKING // HOMES)
+    try:
+        with ThreadPoolExecutor(HOMES) as pool:
+            done = [
+                pool.submit(kill_while_making, home, SEED + 1000 * number, share)
+                for number, home in enumerate(homes)
+            ]
+        for one in done:
+            one.result()
+    finally:
+        for home in homes:
+            home.close()
 
 
 def use(home: Home, rng: random.Random, sandbox: str, big: str) -> list[str]:
