@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lives import SPEC as LIFE
+from lives import a_server, fill
 from server import PveServer
 
 from driver import SPEC, Mirror, PveHome, add_template, instance, left, make_ova
@@ -144,6 +147,35 @@ def test_a_dirty_server_is_cleaned_and_comes_back(clean: list[PveServer]) -> Non
         home.ok("rm", home.up(SPEC))
     finally:
         home.close()
+
+
+def test_the_documented_role_is_enough() -> None:
+    """A whole life, large files and snapshots included, with no privilege more than it names."""
+    text = (Path(__file__).parents[2] / "docs" / "proxmox.md").read_text()
+    match = re.search(r'pveum role add Moat --privs "([^"]*)"', text)
+    assert match is not None
+    with a_server() as server:
+        fill(server)
+        grants = {"/": match.group(1).split()}
+        server.control("user", user="moat@pve", password="pw", grants=grants)
+        home = PveHome(instance(server, user="moat", user_realm="pve", password="pw"))
+        before = left(server)
+        try:
+            nics = {"nics": [{"vnet": "default", "mac": "52:54:00:00:00:07"}]}
+            box = home.up({**LIFE, "vms": [{**LIFE["vms"][0], **nics, "cloud_init": {}}]})
+            file = home.dir / "large"
+            file.write_bytes(bytes(2 << 20))
+            server.control("clear_log")
+            home.ok("cp", str(file), f"{box}:/root/large")
+            assert [e for e in server.log() if e["path"].endswith("/upload")]
+            home.ok("snapshot", box, "here")
+            home.ok("restore", box, "here")
+            assert home.ok("exec", box, "--", "stat", "-c", "%s", "/root/large") == "2097152"
+            home.ok("rm", box)
+            assert [e["path"] for e in server.log() if e["status"] == 403] == []
+            assert left(server) == before
+        finally:
+            home.close()
 
 
 # --- what VMs are made from ---

@@ -206,7 +206,8 @@ def test_a_token_needs_neither_ticket_nor_csrf_header(server: PveServer) -> None
 
 def test_privileges_are_checked(server: PveServer) -> None:
     server.control("add_vm", vmid=201, config={"name": "theirs", "tags": "inspect"})
-    grants = {"/vms/300": ["VM.Audit", "VM.Allocate"], "/storage": ["Datastore.Audit"]}
+    mine = ["VM.Audit", "VM.Allocate", "VM.Config.Options"]
+    grants = {"/vms/300": mine, "/storage": ["Datastore.Audit"]}
     server.control("user", user="eve@pve", password="pw", grants=grants)
     eve = Client(server, "eve@pve", "pw")
     reply = eve.call("GET", "/nodes/pve/qemu/201/config")

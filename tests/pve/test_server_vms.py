@@ -252,6 +252,48 @@ def test_uploads(client: Client) -> None:
     assert client.server.state()["uploads"] == []
 
 
+def test_discs_change_in_a_drive_that_is_there(client: Client) -> None:
+    vm = {"vmid": 410, "sata5": "none,media=cdrom", "memory": 64}
+    assert client.task("POST", "/nodes/pve/qemu", vm) == "OK"
+    assert client.task("POST", "/nodes/pve/qemu/410/status/start") == "OK"
+    client.server.control("add_volume", volid="local:iso/a.iso", content="iso")
+    path = "/nodes/pve/qemu/410/config"
+    assert client.call("PUT", path, {"sata5": "local:iso/a.iso,media=cdrom"}).status == 200
+    assert client.get(path, current=1)["sata5"].startswith("local:iso/a.iso,media=cdrom")
+    # Another drive would have to be plugged in, which these buses cannot do.
+    assert client.call("PUT", path, {"sata4": "local:iso/a.iso,media=cdrom"}).status == 200
+    assert "sata4" not in client.get(path, current=1)
+    assert "sata4" in client.get(path)
+    missing = client.call("PUT", path, {"sata5": "local:iso/b.iso,media=cdrom"})
+    assert (missing.status, "does not exist" in missing.reason) == (500, True)
+    # An image in a drive can be deleted all the same.
+    assert client.task("DELETE", "/nodes/pve/storage/local/content/local:iso/a.iso") == "OK"
+    assert client.call("PUT", path, {"sata5": "none,media=cdrom"}).status == 200
+    assert client.task("POST", "/nodes/pve/qemu/410/status/stop") == "OK"
+    assert client.task("DELETE", "/nodes/pve/qemu/410") == "OK"
+
+
+def test_settings_have_privileges_of_their_own(server: PveServer, client: Client) -> None:
+    vm = {"vmid": 411, "sata5": "none,media=cdrom", "memory": 64}
+    assert client.task("POST", "/nodes/pve/qemu", vm) == "OK"
+    server.control("user", user="disc@pve", password="pw", grants={"/": ["VM.Config.CDROM"]})
+    path = "/nodes/pve/qemu/411/config"
+    other = Client(server, "disc@pve", "pw")
+    assert other.call("PUT", path, {"sata5": "none,media=cdrom"}).status == 200
+    refused = {
+        "memory": (128, "VM.Config.Memory"),
+        "cores": (2, "VM.Config.CPU"),
+        "serial1": ("socket", "VM.Config.HWType"),
+        "description": ("x", "VM.Config.Options"),
+        "net0": ("virtio,bridge=vmbr0", "VM.Config.Network"),
+        "scsi0": ("local-lvm:1", "VM.Config.Disk"),
+    }
+    for key, (value, privilege) in refused.items():
+        reply = other.call("PUT", path, {key: value})
+        assert (reply.status, f"(/vms/411, {privilege})" in reply.reason) == (403, True), key
+    assert client.task("DELETE", "/nodes/pve/qemu/411") == "OK"
+
+
 def test_upload_fields_have_one_order(client: Client) -> None:
     digest = hashlib.sha256(b"x").hexdigest()
     late = [("checksum", digest), ("content", "iso"), ("checksum-algorithm", "sha256")]

@@ -39,6 +39,30 @@ HOT = re.compile(
 )
 
 
+# Which privilege a setting needs; all else is an option.
+PRIVILEGES = {
+    "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",
+    "VM.Config.Memory": "memory balloon shares",
+    "VM.Config.HWType": "acpi audio0 hotplug kvm machine rng0 scsihw smbios1 tablet vga watchdog",
+    "VM.Config.Disk": "boot bootdisk vmstatestorage",
+    "VM.Config.Cloudinit": "cicustom cipassword citype ciupgrade ciuser sshkeys",
+    "VM.Config.Network": "nameserver searchdomain",
+}
+PRIVILEGE_OF = {name: key for key, names in PRIVILEGES.items() for name in names.split()}
+ROOT_ONLY = {"affinity", "args", "hookscript", "lock"}
+
+
+def privilege_of(key: str, value: str) -> str:
+    if NET.match(key) or re.fullmatch(r"ipconfig\d+", key):
+        return "VM.Config.Network"
+    if DRIVE.match(key):
+        disc = "media=cdrom" in value and ":cloudinit" not in value
+        return "VM.Config.CDROM" if disc else "VM.Config.Disk"
+    if re.fullmatch(r"(serial|usb|hostpci|parallel)\d+", key):
+        return "VM.Config.HWType"
+    return PRIVILEGE_OF.get(key, "VM.Config.Options")
+
+
 def value_of(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
@@ -54,6 +78,7 @@ class Configurer:
 
     def check(self, params: dict[str, Any]) -> None:
         """What is refused at once, before a task is started."""
+        self.check_privileges(params)
         for key, value in params.items():
             if DRIVE.match(key) and not key.startswith("unused"):
                 self.check_drive(key, str(value))
@@ -61,6 +86,20 @@ class Configurer:
                 bridge = split_list(str(value), "model").get("bridge", "")
                 if bridge and not bridge.startswith("vmbr"):
                     self.check_bridge(bridge)
+
+    def check_privileges(self, params: dict[str, Any]) -> None:
+        """Each setting has a privilege of its own."""
+        removed = re.split(r"[,; ]+", str(params.get("delete") or ""))
+        for key in [*params, *filter(None, removed)]:
+            if key in NOT_CONFIG:
+                continue
+            value = str(params.get(key, self.vm.config.get(key, "")))
+            if key in ROOT_ONLY:
+                if self.user != "root@pam":
+                    raise ApiError(500, f"only root can set '{key}' config")
+                continue
+            needed = privilege_of(key, value)
+            self.app.auth.require(self.user, f"/vms/{self.vm.vmid}", needed)
 
     def check_bridge(self, bridge: str) -> None:
         vnet = self.app.sdn.config["vnets"].get(bridge)
@@ -254,7 +293,11 @@ class Configurer:
         for key in gone:
             self.drop(key)
         for key, value in waiting.items():
-            self.set_one(key, value)
+            try:
+                self.set_one(key, value)
+            except ApiError:
+                # A line in the task's log; it stays pending.
+                self.vm.pending[key] = value
 
 
 def show_size(size: int) -> str:
