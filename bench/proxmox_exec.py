@@ -25,6 +25,7 @@ RUNS = 10
 VM = 101
 # What the genuine server takes for an agent call.
 AGENT_SECONDS = 0.11
+LARGE = 4 << 20
 
 
 class Replay:
@@ -83,6 +84,20 @@ def measure(probe: Probe, server: PveServer) -> tuple[float, int]:
     return float(done["seconds"]) * 1000, calls_of(server)
 
 
+def write_large(pieces: Probe, server: PveServer) -> dict[str, list[float]]:
+    """A file on a disc, and in the pieces that the agent takes; milliseconds."""
+    content = os.urandom(LARGE)
+    took: dict[str, list[float]] = {"pieces": [], "disc": []}
+    with Probe(server, VM, "disc") as disc:
+        assert disc.sh("until [ -b /dev/sr0 ]; do sleep 0.2; done")["code"] == 0
+        for name, probe, runs in (("pieces", pieces, 1), ("disc", disc, 3)):
+            for _ in range(runs):
+                done = probe.do("write", path="/root/large", content=content)
+                assert done.get("error") is None, done
+                took[name].append(float(done["seconds"]) * 1000)
+    return took
+
+
 def run() -> None:
     os.environ.setdefault("MOAT_DATA_DIR", str(Path(__file__).parents[1] / "build/test-data"))
     with PveServer(vms="qemu", task_time=0.05, agent_latency=AGENT_SECONDS) as server:
@@ -102,6 +117,7 @@ def run() -> None:
                 ours += [measure(rest, server) for _ in range(3)]
                 channel += [measure(kept, server) for _ in range(5)]
             theirs = replay.calls / RUNS
+            large = write_large(rest, server)
     for name, runs in (("proxmox_exec_rest", ours), ("proxmox_exec_channel", channel)):
         counts = [count for _, count in runs]
         report(
@@ -113,3 +129,4 @@ def run() -> None:
             calls_most=max(counts),
             calls_baseline=theirs,
         )
+    report("proxmox_write_4mib", large["disc"], large["pieces"], "ms")

@@ -80,7 +80,7 @@ class Probe:
 
 
 def start_vm(client: Client, vmid: int) -> None:
-    """A VM with an agent and two serial ports."""
+    """A VM with an agent, two serial ports and a drive for discs."""
     given = {
         "vmid": vmid,
         "name": "probed",
@@ -89,6 +89,7 @@ def start_vm(client: Client, vmid: int) -> None:
         "scsihw": "virtio-scsi-single",
         "serial0": "socket",
         "serial1": "socket",
+        "sata5": "none,media=cdrom",
     }
     assert client.task("POST", QEMU, given) == "OK"
     assert client.task("POST", f"{QEMU}/{vmid}/status/start") == "OK"

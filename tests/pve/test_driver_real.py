@@ -80,7 +80,8 @@ def until(condition: str) -> str:
 
 def test_dhcp_gives_an_address_of_the_range(lab: Lab) -> None:
     has = "ip -4 addr | grep -q 'inet 10.20.0.1[0-9][0-9]/24'"
-    result = lab.sh("attacker", until(has) + f"ip route; {has}")
+    routed = f"{has} && ip route | grep -q '^default'"  # the address comes first
+    result = lab.sh("attacker", until(routed) + f"ip route; {has}")
     assert "default via 10.20.0.1" in result["out-data"]
     assert result["exitcode"] == 0
 
