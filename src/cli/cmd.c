@@ -30,6 +30,7 @@ const struct cmd *const cmd_table[] = {
 	&cmd_snapshots,
 	&cmd_restore,
 	&cmd_fork,
+	&cmd_standby,
 	&cmd_detach,
 	&cmd_rm,
 	&cmd_net,

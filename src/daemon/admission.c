@@ -18,6 +18,8 @@ struct admission {
 	struct turn head; /* held by the first in the queue */
 	pthread_mutex_t mu;
 	unsigned long long promised_mb;
+	bool (*give_way)(void *arg); /* may be NULL */
+	void *give_way_arg;
 };
 
 int admission_new(unsigned keep_mb, struct admission **ret, struct err *e)
@@ -116,8 +118,16 @@ static int take_head(
 	return refuse(a, mb, &f, e);
 }
 
-int admission_enter(struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e)
+void admission_on_shortage(struct admission *a, bool (*give_way)(void *arg), void *arg)
 {
+	a->give_way = give_way;
+	a->give_way_arg = arg;
+}
+
+int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum admission_how how,
+	struct err *e)
+{
+	bool wait = how == ADMISSION_WAIT;
 	auto_turn struct turn *held = NULL;
 	struct admission_figures f;
 	bool said = false;
@@ -128,7 +138,11 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, bool 
 		return -1;
 	held = &a->head;
 	while (!try_promise(a, mb, &f)) {
-		if (!wait || f.promised_mb == 0 || (unsigned long long)mb + a->keep_mb > f.total_mb)
+		if ((unsigned long long)mb + a->keep_mb > f.total_mb)
+			return refuse(a, mb, &f, e);
+		if (how != ADMISSION_SPARE && a->give_way && a->give_way(a->give_way_arg))
+			continue;
+		if (!wait || f.promised_mb == 0)
 			return refuse(a, mb, &f, e);
 		if (!said)
 			op_progress(op, 0, 0, "waiting for %u MB of memory", mb);

@@ -16,13 +16,20 @@ struct admission;
 int admission_new(unsigned keep_mb, struct admission **ret, struct err *e);
 void admission_free(struct admission *a); /* NULL is fine */
 
+enum admission_how {
+	ADMISSION_TRY,
+	ADMISSION_WAIT,
+	ADMISSION_SPARE, /* like TRY, but nobody gives way for it */
+};
 /*
- * Promises mb of memory. If it does not fit: waits, one at a time (wait), or
- * fails with ERR_BUSY and the figures. What could never fit, or when nothing of ours could be given
- * back, is refused at once.
+ * Promises mb of memory. If it does not fit: waits, one at a time, or fails with ERR_BUSY and the
+ * figures. What could never fit, or when nothing of ours could be given back, is refused at once.
  */
-int admission_enter(
-	struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e);
+int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum admission_how how,
+	struct err *e);
+/* Before the first thread: called when memory is short, by the one who is next. True: somebody has
+ * given some back. */
+void admission_on_shortage(struct admission *a, bool (*give_way)(void *arg), void *arg);
 void admission_leave(struct admission *a, unsigned mb);
 
 struct admission_figures {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "daemon/removal.h"
+#include "daemon/sandbox-make.h"
 #include "daemon/session.h"
 #include "daemon/stale.h"
 #include "proto/proto.h"
@@ -291,6 +292,7 @@ static int open_parts(struct daemon *d, struct err *e)
 		admission_new(d->config.memory_keep_mb, &d->admission, e) < 0 ||
 		open_templates(d, e) < 0)
 		return -1;
+	admission_on_shortage(d->admission, standby_give_way, d);
 	d->env.paths = &d->paths;
 	d->env.store = d->store;
 	d->env.templates = d->templates;

@@ -32,8 +32,8 @@ int check_labels(json_t *labels, struct err *e)
 }
 
 /* Everything that can be refused before anything is made. */
-static int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret,
-	struct driver **ret_driver, struct err *e)
+int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct driver **ret_driver,
+	struct err *e)
 {
 	auto_spec struct sandbox_spec *spec = NULL;
 
@@ -86,10 +86,9 @@ static int take_final_spec(struct daemon *d, struct sandbox *sb, struct box *box
 }
 
 /* The sandbox has been admitted and registered: make it, or leave nothing. */
-static int make_box(struct request *rq, struct sandbox *sb, const struct sandbox_origin *from,
-	bool detach, struct err *e)
+static int make_box(struct daemon *d, struct op *op, struct sandbox *sb,
+	const struct sandbox_origin *from, bool detach, struct err *e)
 {
-	struct daemon *d = rq->daemon;
 	struct op cleanup = op_for_cleanup(sb->driver->ops->removal_seconds);
 	struct box_request req = {
 		.id = sb->id, .spec = sb->spec, .labels = sb->labels, .access = from->access};
@@ -98,29 +97,29 @@ static int make_box(struct request *rq, struct sandbox *sb, const struct sandbox
 
 	if (journal_new_sandbox(d, sb, e) < 0)
 		return -1;
-	if (from->box ? sb->driver->ops->create_from(
-				from->box, &rq->op, from->snapshot, &req, &box, e) < 0
-		      : sb->driver->ops->create(sb->driver, &rq->op, &req, &box, e) < 0) {
+	if (from->box ? sb->driver->ops->create_from(from->box, op, from->snapshot, &req, &box, e) <
+				0
+		      : sb->driver->ops->create(sb->driver, op, &req, &box, e) < 0) {
 		if (journal_sandbox_remove_if_empty(d->journal, sb->id, &undo) < 0)
-			log_err(&rq->op, LOG_ERROR, &undo, "cannot forget %s", sb->id);
+			log_err(op, LOG_ERROR, &undo, "cannot forget %s", sb->id);
 		return -1;
 	}
 	if (take_final_spec(d, sb, box, e) < 0 ||
 		registry_running(d->registry, sb, box, detach, e) < 0) {
 		if (sb->driver->ops->destroy(sb->driver, &cleanup, box, &undo) < 0)
-			log_err(&rq->op, LOG_ERROR, &undo, "cannot remove %s", sb->id);
+			log_err(op, LOG_ERROR, &undo, "cannot remove %s", sb->id);
 		return -1;
 	}
 	return 0;
 }
 
-int sandbox_make(struct request *rq, struct sandbox_new *req, const struct sandbox_origin *from,
+int sandbox_make(struct daemon *d, struct sandbox_new *req, const struct sandbox_origin *from,
 	bool detach, json_t **ret, struct err *e)
 {
-	struct daemon *d = rq->daemon;
+	struct op *op = req->maker;
 	struct borrower b;
 	struct sandbox *sb;
-	int rc;
+	int rc = 0;
 
 	/* Who removes a sandbox gives its memory back: we, until it runs. */
 	if (registry_add(d->registry, req, &sb, e) < 0) {
@@ -129,19 +128,19 @@ int sandbox_make(struct request *rq, struct sandbox_new *req, const struct sandb
 		spec_free(req->spec);
 		return -1;
 	}
-	log_msg(&rq->op, LOG_INFO, "making sandbox %s for process %d", sb->id,
-		rq->session->peer_pid);
-	if (make_box(rq, sb, from, detach, e) < 0) {
+	log_msg(op, LOG_INFO, "making sandbox %s for process %d", sb->id, req->owner_pid);
+	if (make_box(d, op, sb, from, detach, e) < 0) {
 		registry_explain_making(d->registry, sb, e);
-		log_err(&rq->op, LOG_WARN, e, "sandbox %s was not made", sb->id);
+		log_err(op, LOG_WARN, e, "sandbox %s was not made", sb->id);
 		admission_leave(d->admission, sb->ram_mb);
 		registry_forget(d->registry, sb);
 		return -1;
 	}
-	log_msg(&rq->op, LOG_INFO, "sandbox %s is up", sb->id);
+	log_msg(op, LOG_INFO, "sandbox %s is up", sb->id);
 	/* Borrowed for the answer: somebody may remove it at this very moment. */
-	rc = registry_borrow(d->registry, sb->id, &rq->op, &b, e);
-	if (rc == 0) {
+	if (ret)
+		rc = registry_borrow(d->registry, sb->id, op, &b, e);
+	if (ret && rc == 0) {
 		rc = json_make(ret, e, "{s:s, s:o}", "sandbox", sb->id, "vms",
 			sandbox_vms_to_json(sb, b.box));
 		registry_return(d->registry, &b);
@@ -157,7 +156,7 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 	json_t *j, *labels = none, *access = NULL;
 	struct sandbox_new req = {
 		.lease = rq->session->lease, .owner_pid = rq->session->peer_pid, .maker = &rq->op};
-	int detach = 0, wait = 1;
+	int detach = 0, wait = 1, got;
 
 	if (json_get(rq->args, "args", e, "{s:o, s?o, s?o, s?b, s?b}", "spec", &j, "labels",
 		    &labels, "access", &access, "detach", &detach, "wait", &wait) < 0)
@@ -165,11 +164,21 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &req.driver, e) < 0)
 		return -1;
 	req.ram_mb = req.driver->ops->on_this_host ? spec_total_ram(spec) : 0;
-	if (admission_enter(rq->daemon->admission, &rq->op, req.ram_mb, wait, e) < 0)
+	got = standby_take(rq->daemon, spec,
+		&(struct sandbox_taker){.labels = labels,
+			.lease = req.lease,
+			.owner_pid = req.owner_pid,
+			.op = &rq->op},
+		detach, ret, e);
+	if (got)
+		return got < 0 ? -1 : 0;
+	if (admission_enter(rq->daemon->admission, &rq->op, req.ram_mb,
+		    wait ? ADMISSION_WAIT : ADMISSION_TRY, e) < 0)
 		return -1;
 	req.spec = take_ptr(&spec);
 	req.labels = json_incref(labels);
-	if (sandbox_make(rq, &req, &(struct sandbox_origin){.access = access}, detach, ret, e) < 0)
+	if (sandbox_make(rq->daemon, &req, &(struct sandbox_origin){.access = access}, detach, ret,
+		    e) < 0)
 		return -1;
 	/* The runner and more went through the heap once; a sandbox at rest needs little of that.
 	 */

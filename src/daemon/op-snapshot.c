@@ -126,11 +126,12 @@ static int fork_one(struct request *rq, const struct fork_request *f, json_t **r
 	auto_spec struct sandbox_spec *spec = NULL;
 
 	if (copy_spec(source->spec, &spec, e) < 0 ||
-		admission_enter(rq->daemon->admission, &rq->op, req.ram_mb, f->wait, e) < 0)
+		admission_enter(rq->daemon->admission, &rq->op, req.ram_mb,
+			f->wait ? ADMISSION_WAIT : ADMISSION_TRY, e) < 0)
 		return -1;
 	req.spec = take_ptr(&spec);
 	req.labels = json_incref(f->labels ? f->labels : source->labels);
-	return sandbox_make(rq, &req, &from, f->detach, ret, e);
+	return sandbox_make(rq->daemon, &req, &from, f->detach, ret, e);
 }
 
 static bool is_one_of(const struct sandbox *sb, void *arg)

@@ -101,6 +101,7 @@ int registry_add(
 	sb->maker = req->maker;
 	sb->created = time(NULL);
 	sb->ram_mb = req->ram_mb;
+	sb->standby = req->standby;
 	sb->refs = 2; /* the list's and the caller's */
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
@@ -176,6 +177,10 @@ static int try_borrow(
 	if (sb->state != SANDBOX_RUNNING)
 		return err_set(
 			e, ERR_UNAVAILABLE, "sandbox %s is %s", sb->id, state_names[sb->state]);
+	/* What somebody does in it the next one would find. */
+	if (sb->standby)
+		return err_set(e, ERR_UNAVAILABLE,
+			"sandbox %s is in standby: `up` of its spec hands it over", sb->id);
 	if (sb->seized)
 		return 0;
 	*ret = (struct borrower){.sb = sb, .box = sb->box, .op = op, .next = sb->borrowers};
@@ -253,8 +258,77 @@ int registry_detach(struct registry *r, const char *id, struct err *e)
 
 	if (find_locked(r, id, &sb, e) < 0)
 		return -1;
+	if (sb->standby)
+		return err_set(e, ERR_UNAVAILABLE, "sandbox %s is in standby", sb->id);
 	sb->lease = 0;
 	return 0;
+}
+
+/* It is not in standby any more, and whoever kept it there may want another. */
+static void leave_standby_locked(struct sandbox *sb)
+{
+	struct standby *st = take_ptr(&sb->standby);
+	uint64_t one = 1;
+
+	if (st && write(st->wake_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd with room: cannot fail */
+}
+
+bool sandbox_is_dead_locked(const struct sandbox *sb)
+{
+	struct box_vm_info info;
+
+	for (unsigned i = 0; sb->box && i < sb->spec->n_vms; i++) {
+		sb->driver->ops->describe(sb->box, i, &info);
+		if (info.state == BOX_VM_DEAD)
+			return true;
+	}
+	return false;
+}
+
+/* The oldest; of the taker's own session if there is one. */
+static struct sandbox *find_ready_locked(struct registry *r, const struct sandbox_taker *by)
+{
+	struct sandbox *found = NULL;
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (sb->standby && sb->state == SANDBOX_RUNNING &&
+			strcmp(sb->standby->key, by->key) == 0 && !sandbox_is_dead_locked(sb) &&
+			(!found || found->lease != by->lease || sb->lease == by->lease))
+			found = sb; /* the list begins with the youngest */
+	return found;
+}
+
+bool registry_take_standby(struct registry *r, const struct sandbox_taker *by, struct borrower *ret)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	struct sandbox *sb = find_ready_locked(r, by);
+
+	if (!sb)
+		return false;
+	sb->standby->taken++;
+	leave_standby_locked(sb);
+	sb->lease = by->lease;
+	sb->owner_pid = by->owner_pid;
+	json_decref(sb->labels);
+	sb->labels = json_incref(by->labels);
+	*ret = (struct borrower){.sb = sb, .box = sb->box, .op = by->op};
+	sb->borrowers = ret;
+	sb->refs++;
+	return true;
+}
+
+struct standby_figures registry_standby(struct registry *r, const struct standby *st)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	struct standby_figures f = {.taken = st->taken};
+
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (sb->standby == st) {
+			f.ready += sb->state == SANDBOX_RUNNING;
+			f.making += sb->state == SANDBOX_CREATING;
+		}
+	return f;
 }
 
 struct sandbox *registry_start_removal(
@@ -268,6 +342,7 @@ struct sandbox *registry_start_removal(
 		if (sb->state != SANDBOX_RUNNING || !fits(sb, arg))
 			continue;
 		sb->state = SANDBOX_REMOVING;
+		leave_standby_locked(sb);
 		sb->refs++;
 		*ret_box = take_ptr(&sb->box);
 		for (struct borrower *b = sb->borrowers; b; b = b->next) {
@@ -437,10 +512,12 @@ json_t *sandbox_vms_to_json(struct sandbox *sb, struct box *box)
 /* A VM's own lock is a leaf below ours: the one place where two are held, always in this order. */
 static json_t *sandbox_to_json_locked(struct sandbox *sb)
 {
+	bool ready = sb->standby && sb->state == SANDBOX_RUNNING;
+
 	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:i, s:O, s:o}", "id", sb->id, "driver",
-		sb->driver->ops->name, "state", state_names[sb->state], "created",
-		(json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created), "detached",
-		sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
+		sb->driver->ops->name, "state", ready ? "standby" : state_names[sb->state],
+		"created", (json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created),
+		"detached", sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
 		sandbox_vms_to_json(sb, sb->box));
 }
 

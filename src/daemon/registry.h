@@ -15,19 +15,27 @@
 
 enum sandbox_state { SANDBOX_CREATING, SANDBOX_RUNNING, SANDBOX_REMOVING };
 
+/* Sandboxes that one operation keeps ready for others; on its stack. */
+struct standby {
+	const char *key; /* the spec in its one form: equal keys mean equal sandboxes */
+	int wake_fd;     /* eventfd: rung when one is taken or leaves */
+	unsigned taken;  /* so many so far; under the registry's lock */
+};
+
 struct sandbox {
 	/* fixed at its making; spec: once it runs */
 	char id[16];
 	struct driver *driver;
 	struct sandbox_spec *spec;
-	json_t *labels;  /* object of strings; never changed */
+	json_t *labels;  /* object of strings; fixed once it is not in standby any more */
 	int64_t created; /* unix seconds */
-	int owner_pid;   /* the client's process, for people */
 	unsigned ram_mb; /* promised */
 
 	/* under the registry's lock */
 	enum sandbox_state state;
-	uint64_t lease; /* the session it belongs to; 0: detached */
+	uint64_t lease;          /* the session it belongs to; 0: detached */
+	int owner_pid;           /* the client's process, for people */
+	struct standby *standby; /* kept ready; NULL: somebody's, or leaving */
 	struct box *box;
 	unsigned refs;
 	bool seized; /* one borrower has it for itself */
@@ -61,7 +69,8 @@ struct sandbox_new {
 	json_t *labels;
 	uint64_t lease;
 	int owner_pid;
-	unsigned ram_mb; /* promised by admission */
+	unsigned ram_mb;         /* promised by admission */
+	struct standby *standby; /* NULL: for the one who asks */
 	struct op *maker;
 };
 int registry_add(
@@ -88,6 +97,25 @@ int registry_explain_making(struct registry *r, const struct sandbox *sb, struct
 
 int registry_detach(struct registry *r, const char *id, struct err *e);
 
+/* Whom a sandbox in standby is handed over to. */
+struct sandbox_taker {
+	const char *key; /* of the spec that is wanted */
+	json_t *labels;  /* the caller's; kept by reference */
+	uint64_t lease;
+	int owner_pid;
+	struct op *op;
+};
+/* Hands over one that is ready, borrowed: first of those that the taker's own session keeps. False:
+ * there is none. */
+bool registry_take_standby(
+	struct registry *r, const struct sandbox_taker *by, struct borrower *ret);
+struct standby_figures {
+	unsigned ready, making, taken;
+};
+struct standby_figures registry_standby(struct registry *r, const struct standby *st);
+
+/* A VM of it is dead. That VM's own lock is taken for a moment, as in registry_to_json. */
+bool sandbox_is_dead_locked(const struct sandbox *sb);
 /* Chooses sandboxes to remove; true takes it. Called under the lock: look, do not touch. */
 typedef bool (*sandbox_filter)(const struct sandbox *sb, void *arg);
 /*

@@ -22,6 +22,7 @@ enum {
 
 static const struct handler handlers[] = {
 	{"up", handle_up, false},
+	{"standby", handle_standby, false},
 	{"validate", handle_validate, false},
 	{"ls", handle_ls, false},
 	{"rm", handle_rm, false},

@@ -51,8 +51,13 @@ int request_start(struct session *s, json_t *msg, struct bytes blob, struct err 
 int request_letter(
 	struct request *rq, const char *type, json_t *msg, struct bytes blob, struct err *e);
 
+/* Reads and checks the spec of a client: everything that can be refused before anything is made. */
+int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct driver **ret_driver,
+	struct err *e);
+
 /* The handlers, in files by subject. */
 int handle_up(struct request *rq, json_t **ret, struct err *e);
+int handle_standby(struct request *rq, json_t **ret, struct err *e);
 int handle_validate(struct request *rq, json_t **ret, struct err *e);
 int handle_ls(struct request *rq, json_t **ret, struct err *e);
 int handle_rm(struct request *rq, json_t **ret, struct err *e);

@@ -144,6 +144,11 @@ struct driver_ops {
 	/* Like create, from a snapshot of another box with the same spec. NULL: it cannot. */
 	int (*create_from)(struct box *b, const struct op *op, const char *name,
 		const struct box_request *req, struct box **ret, struct err *e);
+	/*
+	 * It has waited for somebody to use it: fails unless all VMs are alive and answer, and
+	 * sets what waiting has made stale. NULL: sandboxes of this driver cannot be kept ready.
+	 */
+	int (*refresh)(struct box *b, const struct op *op, struct err *e);
 	/* NULL: this driver has no pools of servers. args, *ret: docs/protocol.md, "pool" and
 	 * "pool.images". */
 	int (*pool)(struct driver *d, const struct op *op, const json_t *args, json_t **ret,

@@ -37,5 +37,6 @@ int qemu_snapshot(struct box *box, const struct op *op, const char *name, struct
 int qemu_restore(struct box *box, const struct op *op, const char *name, struct err *e);
 int qemu_snapshots(struct box *box, const struct op *op, json_t **ret, struct err *e);
 int qemu_snapshot_rm(struct box *box, const struct op *op, const char *name, struct err *e);
+int qemu_refresh(struct box *box, const struct op *op, struct err *e);
 int qemu_create_from(struct box *box, const struct op *op, const char *name,
 	const struct box_request *req, struct box **ret, struct err *e);

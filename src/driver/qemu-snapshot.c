@@ -224,6 +224,18 @@ static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return rc;
 }
 
+int qemu_refresh(struct box *box, const struct op *op, struct err *e)
+{
+	struct qemu_box *b = (struct qemu_box *)box;
+
+	if (check_alive(b, e) < 0)
+		return -1;
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (refresh(&b->vms[i], op, e) < 0)
+			return err_wrap(e, "VM %s", b->vms[i].spec->name);
+	return 0;
+}
+
 static int load_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++) {

@@ -531,4 +531,5 @@ const struct driver_ops driver_qemu = {
 	.snapshots = qemu_snapshots,
 	.snapshot_rm = qemu_snapshot_rm,
 	.create_from = qemu_create_from,
+	.refresh = qemu_refresh,
 };

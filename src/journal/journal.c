@@ -154,6 +154,14 @@ int journal_sandbox_add(struct journal *j, const struct journal_sandbox *sb, str
 		texts, e);
 }
 
+int journal_sandbox_relabel(struct journal *j, const char *id, const char *labels, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+
+	return run_texts_locked(j, "UPDATE sandbox SET labels = ?2 WHERE id = ?1",
+		(const char *const[]){id, labels, NULL}, e);
+}
+
 int journal_sandbox_remove(struct journal *j, const char *id, struct err *e)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);

@@ -32,6 +32,7 @@ int journal_open(const char *path, struct journal **ret, struct err *e);
 void journal_close(struct journal *j); /* NULL is fine */
 
 int journal_sandbox_add(struct journal *j, const struct journal_sandbox *sb, struct err *e);
+int journal_sandbox_relabel(struct journal *j, const char *id, const char *labels, struct err *e);
 /* Also forgets its things: call it when they are gone. */
 int journal_sandbox_remove(struct journal *j, const char *id, struct err *e);
 /* Only if none of its things is left; otherwise they still have to be reclaimed. */

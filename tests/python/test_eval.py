@@ -92,6 +92,46 @@ def test_twenty_samples_four_at_a_time(tiny: Moat, tmp_path: Path) -> None:
         assert labels["eval"] == run.log()["eval"]["eval_id"]
 
 
+def test_samples_take_what_is_in_standby(tiny: Moat, tmp_path: Path) -> None:
+    options = ("-T", "samples=6", "-T", "seconds=2", "-T", "standby=2", "--max-sandboxes", "1")
+    run = many(tmp_path, *options)
+    waited: set[str] = set()
+    served: dict[str, str] = {}
+    most = 0
+    while run.process.poll() is None:
+        entries = tiny.sandboxes()
+        most = max(most, len(entries))
+        for entry in entries:
+            if entry["state"] == "standby":
+                assert entry["labels"]["task"] == "many"
+                assert "sample" not in entry["labels"]
+                waited.add(entry["id"])
+            elif "sample" in entry["labels"]:
+                served[entry["id"]] = entry["labels"]["sample"]
+        time.sleep(0.1)
+    assert run.accuracy() == 1.0
+    assert sorted(served.values()) == [f"s{i}" for i in range(6)]  # a new one each
+    # The first had to start anyway; the others found one that was ready.
+    assert len(waited & set(served)) >= 4
+    assert most <= 4  # one in use, two in standby, one on its way out
+    tiny.assert_nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_killed_with_some_in_standby(tiny: Moat, tmp_path: Path, number: signal.Signals) -> None:
+    options = ("-T", "samples=2", "-T", "seconds=600", "-T", "standby=2", "--max-sandboxes", "1")
+    run = many(tmp_path, *options)
+
+    def all_there() -> bool:
+        states = sorted(entry["state"] for entry in tiny.sandboxes())
+        return states == ["running", "standby", "standby"]
+
+    wait_until(all_there, "no two were in standby")
+    run.process.send_signal(number)
+    run.finish()
+    tiny.assert_nothing_left()
+
+
 def test_under_trio(tiny: Moat, tmp_path: Path) -> None:
     run = many(tmp_path, "-T", "samples=2", INSPECT_ASYNC_BACKEND="trio")
     assert run.accuracy() == 1.0

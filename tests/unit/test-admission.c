@@ -145,6 +145,40 @@ static void test_waits(void)
 	admission_free(a);
 }
 
+struct spare {
+	struct admission *a;
+	unsigned asked;
+};
+
+/* What is only in standby: there is one. */
+static bool give_way(void *arg)
+{
+	struct spare *s = arg;
+
+	if (s->asked++ > 0)
+		return false;
+	admission_leave(s->a, most_of_it);
+	return true;
+}
+
+static void test_gives_way(void)
+{
+	struct admission *a = with_room();
+	struct op op = op_for_cleanup(60);
+	struct spare spare = {.a = a};
+	struct err e;
+
+	admission_on_shortage(a, give_way, &spare);
+	OK(admission_enter(a, &op, most_of_it, ADMISSION_SPARE, &e) == 0 && spare.asked == 0);
+	/* Not for another of its kind, and not for what could never be. */
+	OK(admission_enter(a, &op, most_of_it, ADMISSION_SPARE, &e) < 0 && e.kind == ERR_BUSY);
+	OK(admission_enter(a, &op, 1u << 30, ADMISSION_WAIT, &e) < 0 && spare.asked == 0);
+	OK(admission_enter(a, &op, most_of_it, ADMISSION_TRY, &e) == 0 && spare.asked == 1);
+	OK(admission_enter(a, &op, most_of_it, ADMISSION_TRY, &e) < 0 && spare.asked == 2);
+	admission_leave(a, most_of_it);
+	admission_free(a);
+}
+
 int main(void)
 {
 	struct admission_figures f;
@@ -158,6 +192,7 @@ int main(void)
 	if (f.available_mb > 2000) {
 		test_refuses();
 		test_waits();
+		test_gives_way();
 	} else {
 		printf("# only %llu MB available: waiting for memory is not tested\n",
 			f.available_mb);

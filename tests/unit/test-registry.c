@@ -2,15 +2,18 @@
 #include "daemon/registry.h"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
 
 #include "tap.h"
 #include "scratch.h"
 #include "spec/yaml.h"
 #include "util/json.h"
 
+static bool all_alive; /* otherwise the second VM is dead */
+
 static void describe(struct box *b, unsigned vm, struct box_vm_info *ret)
 {
-	*ret = (struct box_vm_info){.state = vm == 0 ? BOX_VM_RUNNING : BOX_VM_DEAD,
+	*ret = (struct box_vm_info){.state = vm == 0 || all_alive ? BOX_VM_RUNNING : BOX_VM_DEAD,
 		.image = "tiny",
 		.user = "user",
 		.accelerator = "tcg",
@@ -219,6 +222,92 @@ static void test_cancel_making(struct registry *r)
 	op_done(&two);
 }
 
+static struct sandbox *add_standby(struct registry *r, uint64_t lease, struct standby *st)
+{
+	struct op op = op_for_cleanup(10);
+	struct sandbox *sb = add(r, lease, &op);
+	struct err e;
+
+	sb->standby = st;
+	if (registry_running(r, sb, &box, false, &e) < 0)
+		abort();
+	registry_unref(r, sb);
+	return sb;
+}
+
+static unsigned rings(const struct standby *st)
+{
+	uint64_t count = 0;
+
+	return read(st->wake_fd, &count, sizeof(count)) < 0 ? 0 : (unsigned)count;
+}
+
+static const char *shown_state(struct registry *r, const struct sandbox *sb)
+{
+	static char text[32];
+	auto_json json_t *all = NULL;
+	struct err e;
+
+	if (registry_to_json(r, sb->id, &all, &e) < 0)
+		abort();
+	snprintf(text, sizeof(text), "%s",
+		json_string_value(json_object_get(json_array_get(all, 0), "state")));
+	return text;
+}
+
+static void remove_one(struct registry *r)
+{
+	struct box *taken = NULL;
+
+	registry_forget(r, registry_start_removal(r, everyone, NULL, &taken));
+}
+
+/* Kept ready: nobody gets in but he to whom it is handed over. */
+static void test_standby(struct registry *r)
+{
+	struct standby mine = {.key = "a", .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	struct standby other = {.key = "b", .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	struct op op = op_for_cleanup(10);
+	auto_json json_t *labels = json_pack("{s:s}", "sample", "1");
+	struct sandbox_taker by = {
+		.key = "a", .labels = labels, .lease = 5, .owner_pid = 55, .op = &op};
+	struct sandbox *old = add_standby(r, 1, &mine), *own = add_standby(r, 5, &mine);
+	struct borrower b = {0}, c = {0};
+	struct standby_figures f;
+	struct err e;
+
+	add_standby(r, 5, &other);
+	STR_IS(shown_state(r, old), "standby");
+	OK(registry_borrow(r, old->id, &op, &b, &e) < 0 && strstr(e.msg, "standby"));
+	OK(registry_detach(r, old->id, &e) < 0 && old->lease == 1);
+	f = registry_standby(r, &mine);
+	OK(f.ready == 2 && f.making == 0 && f.taken == 0 && rings(&mine) == 0);
+
+	all_alive = true;
+	OK(registry_take_standby(r, &by, &b) && b.sb == own && b.box == &box); /* before others' */
+	OK(own->lease == 5 && own->owner_pid == 55 && own->labels == labels && !own->standby);
+	STR_IS(shown_state(r, own), "running");
+	OK(rings(&mine) == 1 && registry_standby(r, &mine).taken == 1);
+	OK(registry_take_standby(r, &by, &c) && c.sb == old && old->lease == 5);
+	registry_return(r, &c);
+	OK(!registry_take_standby(r, &by, &c)); /* what is left has another spec */
+	registry_return(r, &b);
+	OK(registry_borrow(r, own->id, &op, &b, &e) == 0);
+	registry_return(r, &b);
+
+	by.key = "b";
+	all_alive = false;
+	OK(!registry_take_standby(r, &by, &b)); /* a dead one is not handed over */
+	OK(rings(&other) == 0 && registry_standby(r, &other).ready == 1);
+	remove_one(r);
+	OK(rings(&other) == 1 && registry_standby(r, &other).ready == 0);
+	remove_one(r);
+	remove_one(r);
+	OK(registry_count(r) == 0);
+	close(mine.wake_fd);
+	close(other.wake_fd);
+}
+
 static void test_json(struct registry *r)
 {
 	struct op op = op_for_cleanup(10);
@@ -257,6 +346,7 @@ int main(void)
 	test_prefix(r);
 	test_removal_cancels(r);
 	test_cancel_making(r);
+	test_standby(r);
 	test_json(r);
 	registry_free(r);
 	registry_free(NULL);

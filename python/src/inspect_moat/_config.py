@@ -38,6 +38,7 @@ from ._checks import (
     normal_mac,
 )
 
+STANDBY_MAX = 64  # the daemon's own limit
 DEFAULT_IMAGE = "debian12"
 RAM_MB_MIN = 64
 RAM_MB_MAX = 4 * 1024 * 1024
@@ -298,6 +299,7 @@ class MoatSandboxEnvironmentConfig(SpecModel):
         driver: who runs the VMs.
         pool: which servers to use, for a driver that has several.
         native: settings for the driver alone, passed on as they are.
+        standby: how many started sandboxes to keep ready for the next samples (local VMs only).
     """
 
     vms: tuple[VmConfig, ...] = Field(default_factory=_default_vms, min_length=1)
@@ -305,9 +307,12 @@ class MoatSandboxEnvironmentConfig(SpecModel):
     driver: Literal["qemu", "proxmox"] = "qemu"
     pool: str | None = None
     native: dict[str, Any] = Field(default_factory=dict)
+    standby: int = Field(default=0, ge=0, le=STANDBY_MAX)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MoatSandboxEnvironmentConfig:
+        if self.standby and self.driver != "qemu":
+            raise ValueError("standby: only sandboxes of the qemu driver can be kept ready")
         vnets = None
         if isinstance(self.networks, Networks):
             vnets = [_vnet_view(i, vnet) for i, vnet in enumerate(self.networks.vnets)]
@@ -316,7 +321,7 @@ class MoatSandboxEnvironmentConfig(SpecModel):
 
     def to_spec(self) -> dict[str, Any]:
         """The specification for the daemon. Paths become absolute: it has another directory."""
-        spec = self.model_dump(mode="json", exclude_defaults=True)
+        spec = self.model_dump(mode="json", exclude_defaults=True, exclude={"standby"})
         spec["driver"] = self.driver
         spec["vms"] = [_vm_to_spec(vm) for vm in self.vms]
         return spec

@@ -59,6 +59,12 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
+    def standby(cls, config: BaseModel) -> int:
+        assert isinstance(config, MoatSandboxEnvironmentConfig)
+        return config.standby
+
+    @classmethod
+    @override
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
         images = {vm["source"]["image"]: None for vm in spec["vms"] if "image" in vm["source"]}
         for image in images:

@@ -40,6 +40,7 @@ from ._errors import (
 from ._labels import cleanup_labels, sample_labels
 from ._result import refused, timeout_error, to_exec_result
 from ._running import RunningSandbox, running_sandboxes
+from ._standby import end_standby, start_standby
 from ._wire import FrameTooLargeError, Message
 
 logger = getLogger(__name__)
@@ -87,6 +88,11 @@ class VmSandboxEnvironment(SandboxEnvironment):
         return None
 
     @classmethod
+    def standby(cls, config: BaseModel) -> int:
+        """How many sandboxes to keep ready for the next samples."""
+        return 0
+
+    @classmethod
     async def remove_leftovers(cls, connection: Connection) -> list[str]:
         """For `inspect sandbox cleanup`: what a crash left and no daemon has any more."""
         return []
@@ -112,6 +118,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
                 # an image is missing; what else may be wrong is found out when it is there
                 await cls.prepare(connection, spec)
                 await _validate(connection, spec)
+            count = cls.standby(cls.parse_config(config))
+            await start_standby(connection, cls.provider, task_name, spec, count)
         except MoatError as ex:
             raise PrerequisiteError(f"sandbox {cls.provider}: {ex.message}") from ex
         except MoatNotInstalledError as ex:
@@ -193,6 +201,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
     async def task_cleanup(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool
     ) -> None:
+        await end_standby(cls.provider, task_name, cls._spec(config))
         running = running_sandboxes()
         mine = [entry for entry in running.values() if entry.provider == cls.provider]
         for entry in mine:

@@ -10,9 +10,9 @@ from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 from inspect_moat import MoatSandboxEnvironmentConfig
 
 
-def tiny(warm: bool) -> MoatSandboxEnvironmentConfig:
+def tiny(warm: bool, standby: int) -> MoatSandboxEnvironmentConfig:
     vm = {"source": "tiny", "ram_mb": 256, "vcpus": 1, "warm": warm}
-    return MoatSandboxEnvironmentConfig.model_validate({"vms": [vm]})
+    return MoatSandboxEnvironmentConfig.model_validate({"vms": [vm], "standby": standby})
 
 
 @solver
@@ -37,7 +37,9 @@ def alone() -> Scorer:
 
 
 @task
-def many(samples: int = 1, seconds: float = 0, setup: str = "", warm: bool = True) -> Task:
+def many(
+    samples: int = 1, seconds: float = 0, setup: str = "", warm: bool = True, standby: int = 0
+) -> Task:
     return Task(
         dataset=[
             Sample(id=f"s{i}", input="-", setup=setup or None, metadata={"number": i})
@@ -45,5 +47,5 @@ def many(samples: int = 1, seconds: float = 0, setup: str = "", warm: bool = Tru
         ],
         solver=work(seconds),
         scorer=alone(),
-        sandbox=SandboxEnvironmentSpec("moat", tiny(warm)),
+        sandbox=SandboxEnvironmentSpec("moat", tiny(warm, standby)),
     )

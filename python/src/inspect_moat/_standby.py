@@ -1,0 +1,61 @@
+"""Sandboxes that wait for the next sample, so that it does not have to wait for one.
+
+A request keeps them: the daemon removes them when it is cancelled, or when the connection ends.
+"""
+
+from __future__ import annotations
+
+import json
+from logging import getLogger
+from typing import Any
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from ._client import Call, Connection, Request
+from ._errors import MoatError
+from ._labels import task_labels
+
+logger = getLogger(__name__)
+
+END_TIMEOUT = 120.0
+
+_Key = tuple[str, str, str]
+_of_loop: RunVar[dict[_Key, list[Call]]] = RunVar("inspect_moat_standby")
+
+
+def _calls(provider: str, task_name: str, spec: dict[str, Any]) -> list[Call]:
+    """What is under way for the tasks of that name with that specification."""
+    try:
+        all_calls = _of_loop.get()
+    except LookupError:
+        all_calls = {}
+        _of_loop.set(all_calls)
+    return all_calls.setdefault((provider, task_name, json.dumps(spec, sort_keys=True)), [])
+
+
+async def start_standby(
+    connection: Connection, provider: str, task_name: str, spec: dict[str, Any], count: int
+) -> None:
+    """Keep so many ready from now on, until `end_standby`."""
+    if count:
+        labels = task_labels(provider, task_name)
+        args = {"spec": spec, "count": count, "labels": labels}
+        call = await connection.start(Request("standby", args))
+        _calls(provider, task_name, spec).append(call)
+
+
+async def end_standby(provider: str, task_name: str, spec: dict[str, Any]) -> None:
+    """Remove those that nobody took."""
+    calls = _calls(provider, task_name, spec)
+    if not calls:
+        return
+    call = calls.pop()
+    with anyio.CancelScope(shield=True), anyio.move_on_after(END_TIMEOUT):
+        call.cancel()
+        try:
+            await call.wait()
+        except MoatError as ex:
+            # without it the samples only had to wait longer
+            if ex.kind not in ("cancelled", "unavailable"):
+                logger.warning("moat: no sandboxes were kept in standby: %s", ex.message)

@@ -1,0 +1,94 @@
+/* Sandboxes in standby, as those see them who want one, or their memory. op-standby.c keeps them.
+ */
+#include <string.h>
+
+#include "daemon/removal.h"
+#include "daemon/sandbox-make.h"
+#include "util/auto.h"
+#include "util/json.h"
+#include "util/log.h"
+
+static bool is_named(const struct sandbox *sb, void *arg)
+{
+	return strcmp(sb->id, arg) == 0;
+}
+
+static void drop(struct daemon *d, const struct op *op, char *id)
+{
+	struct err e;
+
+	if (removal_run(d, is_named, id, &e) < 0)
+		log_err(op, LOG_ERROR, &e, "cannot remove %s", id);
+}
+
+/* ---- taking ---- */
+
+/* It is the taker's already: what is left is to see that it is well, and to say so everywhere. */
+static int hand_over(struct daemon *d, struct borrower *b, const struct sandbox_taker *by,
+	json_t **ret, struct err *e)
+{
+	auto_free char *labels = NULL;
+
+	if (b->sb->driver->ops->refresh(b->box, by->op, e) < 0 ||
+		json_to_str(by->labels, &labels, e) < 0 ||
+		journal_sandbox_relabel(d->journal, b->sb->id, labels, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:s, s:o}", "sandbox", b->sb->id, "vms",
+		sandbox_vms_to_json(b->sb, b->box));
+}
+
+int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandbox_taker *by,
+	bool detach, json_t **ret, struct err *e)
+{
+	auto_json json_t *j = NULL;
+	auto_free char *key = NULL;
+	struct borrower b;
+
+	if (spec_to_json(spec, &j, e) < 0 || json_to_str(j, &key, e) < 0)
+		return -1;
+	by->key = key;
+	while (registry_take_standby(d->registry, by, &b)) {
+		char id[sizeof(b.sb->id)];
+		int rc = hand_over(d, &b, by, ret, e);
+
+		memcpy(id, b.sb->id, sizeof(id));
+		if (rc < 0)
+			registry_explain(d->registry, &b, e);
+		registry_return(d->registry, &b);
+		if (rc == 0) {
+			log_msg(by->op, LOG_INFO, "sandbox %s was in standby for process %d", id,
+				by->owner_pid);
+			return detach && registry_detach(d->registry, id, e) < 0 ? -1 : 1;
+		}
+		log_err(by->op, LOG_WARN, e, "sandbox %s was in standby, but is not well", id);
+		drop(d, by->op, id);
+		if (op_check(by->op, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- giving way ---- */
+
+/* The first that it meets, and no other. */
+static bool first_in_standby(const struct sandbox *sb, void *arg)
+{
+	char *id = arg;
+
+	if (!id[0] && sb->standby)
+		memcpy(id, sb->id, sizeof(sb->id));
+	return strcmp(sb->id, id) == 0;
+}
+
+bool standby_give_way(void *arg)
+{
+	struct daemon *d = arg;
+	char id[sizeof(((struct sandbox *)NULL)->id)] = "";
+	struct err e;
+
+	if (removal_run(d, first_in_standby, id, &e) < 0)
+		log_err(NULL, LOG_ERROR, &e, "cannot remove %s", id);
+	if (id[0])
+		log_msg(NULL, LOG_INFO, "sandbox %s leaves standby: its memory is needed", id);
+	return id[0];
+}
