@@ -12,6 +12,8 @@
 #include "guest/wire.h"
 #include "net/net.h"
 #include "net/usernet.h"
+#include "util/auto.h"
+#include "util/io.h"
 #include "util/log.h"
 #include "util/str.h"
 
@@ -19,6 +21,7 @@ enum {
 	AS_NEW = WIRE_IDENTITY_CLOCK | WIRE_IDENTITY_RANDOM | WIRE_IDENTITY_HOSTNAME |
 		 WIRE_IDENTITY_MACHINE | WIRE_IDENTITY_CARDS,
 };
+enum { KINDS_MAX = 256 };
 #define ADDRESS_SECONDS 15.0 /* a guest need not want any */
 #define ADDRESS_PAUSE   0.02
 
@@ -41,17 +44,38 @@ static struct mac_addr own_mac(const struct qemu_vm *vm, size_t nic)
 		       : usernet_mac(vm->spec, vm->mac_base, nic);
 }
 
+/* The system makes itself those that we cannot. */
+static size_t make_keys(const struct qemu_vm *vm, struct hostkey keys[HOSTKEYS_MAX])
+{
+	auto_free char *path = NULL, *text = NULL, *comment = NULL;
+	struct err e;
+	size_t n = 0;
+	char *rest;
+
+	if (str_printf(&path, &e, "%s/" TEMPLATE_HOSTKEYS, vm->template->dir) < 0 ||
+		str_printf(&comment, &e, "root@%s", vm->spec->name) < 0 ||
+		file_read(path, KINDS_MAX, &text, NULL, &e) < 0)
+		return 0;
+	rest = text;
+	for (char *kind; n < HOSTKEYS_MAX && (kind = strsep(&rest, "\n"));)
+		n += *kind && hostkey_make(kind, comment, &keys[n], &e) == 0;
+	return n;
+}
+
 static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	char old[SPEC_NICS_MAX][MAC_TEXT_MAX], mac[SPEC_NICS_MAX][MAC_TEXT_MAX];
 	struct guest_card cards[SPEC_NICS_MAX];
+	struct hostkey keys[HOSTKEYS_MAX] = {0};
 	uint8_t random[16];
 	char machine_id[2 * sizeof(random) + 1];
 	struct guest_identity id = {.flags = AS_NEW,
 		.hostname = vm->spec->name,
 		.machine_id = machine_id,
 		.cards = cards,
-		.n_cards = vm->spec->n_nics};
+		.n_cards = vm->spec->n_nics,
+		.keys = keys};
+	int rc;
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return err_sys(e, errno, "getrandom");
@@ -63,7 +87,11 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e
 		cards[i].old = mac_text(qemu_template_mac(i), old[i]);
 		cards[i].mac = mac_text(own_mac(vm, i), mac[i]);
 	}
-	return identify(vm, op, &id, e);
+	id.n_keys = make_keys(vm, keys);
+	rc = identify(vm, op, &id, e);
+	for (size_t i = 0; i < id.n_keys; i++)
+		hostkey_free(&keys[i]);
+	return rc;
 }
 
 /* A VM that booted is itself, but for its name. Where that cannot be set it keeps the image's. */

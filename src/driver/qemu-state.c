@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "driver/qemu-vm.h"
@@ -14,6 +15,7 @@
 
 #define SAVE_POLL 0.005 /* seconds; QEMU has no fd to wait on that would say "saved" */
 #define NO_LIMIT  ((json_int_t)1 << 50)
+enum { FULL_BYTES = 1 << 20 }; /* a disk with less than that is full */
 
 static int call(struct qemu_vm *vm, const struct op *op, const char *command, json_t *args,
 	json_t **ret, struct err *e)
@@ -73,6 +75,17 @@ static int await_saved(struct qemu_vm *vm, const struct op *op, struct err *e)
 	}
 }
 
+/* QEMU's words for a full disk are many, or none. */
+static int explain_full(int fd, const struct qemu_vm *vm, struct err *e)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(fd, &fs) == 0 && (unsigned long long)fs.f_bavail * fs.f_frsize < FULL_BYTES)
+		return err_set(e, ERR_LIMIT, "the state of VM %s cannot be saved: the disk is full",
+			vm->spec->name);
+	return -1;
+}
+
 int qemu_state_save(
 	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e)
 {
@@ -92,7 +105,7 @@ int qemu_state_save(
 		return 0;
 	/* So that it can go on, and be saved another time. */
 	qmp_call(vm->qmp, &cleanup, "migrate_cancel", NULL, -1, NULL, &ignored);
-	return -1;
+	return e->kind == ERR_BACKEND ? explain_full(fd, vm, e) : -1;
 }
 
 int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e)

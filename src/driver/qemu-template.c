@@ -19,6 +19,7 @@
 #include "guest/wire.h"
 #include "store/templates.h"
 #include "util/auto.h"
+#include "util/io.h"
 #include "util/json.h"
 #include "util/log.h"
 #include "util/str.h"
@@ -42,7 +43,10 @@ static const char settle_script[] =
 	"  if [ $(((busy - was_busy) * 4)) -lt $((idle - was_idle)) ]; then calm=$((calm + 1))\n"
 	"  else calm=0; fi\n"
 	"done\n"
-	"sync\n";
+	"sync\n"
+	"for kind in ed25519 ecdsa rsa; do\n"
+	"  [ ! -e /etc/ssh/ssh_host_${kind}_key ] || echo $kind\n"
+	"done\n";
 
 /* NULL: nothing is in the way. */
 static const char *obstacle(const struct qemu_vm *vm)
@@ -156,11 +160,17 @@ static int make_key(
 
 /* ---- making ---- */
 
-static int settle(struct qemu_vm *vm, const struct op *op, struct err *e)
+static int add_output(void *arg, int stream, struct bytes data, struct err *e)
+{
+	return stream == WIRE_STDOUT ? buf_add(arg, data.p, data.len, e) : 0;
+}
+
+/* *ret_keys: the kinds of SSH host keys that it has, one a line. */
+static int settle(struct qemu_vm *vm, const struct op *op, struct buf *ret_keys, struct err *e)
 {
 	const char *argv[] = {"/bin/sh", "-c", settle_script, NULL};
 	struct guest_exec req = {.argv = argv, .timeout = SETTLE_SECONDS, .capture_max = 1024};
-	struct guest_io io = {0};
+	struct guest_io io = {.output = add_output, .arg = ret_keys};
 	struct guest_exit end = {0};
 	struct guest *g;
 	int rc;
@@ -203,15 +213,18 @@ static int tidy(const struct qemu_vm *vm, struct err *e)
 static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct op boot = op_within(op, vm->env->boot_timeout);
-	auto_free char *state = NULL;
+	auto_free char *state = NULL, *keys = NULL;
+	auto_buf struct buf kinds = {0};
 
-	if (str_printf(&state, e, "%s/state", vm->dir) < 0 || qemu_vm_prepare(vm, op, e) < 0 ||
-		qemu_vm_start(vm, op, e) < 0 || qemu_links_set(vm, op, false, e) < 0 ||
-		qemu_vm_continue(vm, op, e) < 0)
+	if (str_printf(&state, e, "%s/state", vm->dir) < 0 ||
+		str_printf(&keys, e, "%s/" TEMPLATE_HOSTKEYS, vm->dir) < 0 ||
+		qemu_vm_prepare(vm, op, e) < 0 || qemu_vm_start(vm, op, e) < 0 ||
+		qemu_links_set(vm, op, false, e) < 0 || qemu_vm_continue(vm, op, e) < 0)
 		return -1;
 	op_progress(
 		op, 0, 0, "making a template of %s: booting", qemu_source_name(&vm->spec->source));
-	if (settle(vm, &boot, e) < 0)
+	if (settle(vm, &boot, &kinds, e) < 0 ||
+		file_write_atomic(keys, buf_data(&kinds), kinds.len, 0600, e) < 0)
 		return -1;
 	op_progress(
 		op, 0, 0, "making a template of %s: saving", qemu_source_name(&vm->spec->source));
@@ -287,7 +300,8 @@ static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct 
 	if (templates_failed(ts, key, e))
 		return -1;
 	if (make(vm, op, key, e) < 0) {
-		if (op_check(op, &(struct err){0}) == 0)
+		/* A disk that is full now need not be so the next time. */
+		if (op_check(op, &(struct err){0}) == 0 && e->sys != ENOSPC && e->kind != ERR_LIMIT)
 			templates_note_failure(ts, key, e);
 		return -1;
 	}

@@ -106,6 +106,9 @@ int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e);
 int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e);
 int qemu_links_set(struct qemu_vm *vm, const struct op *op, bool up, struct err *e);
 
+/* In a template's directory: the kinds of SSH host keys that its system has, one a line. */
+#define TEMPLATE_HOSTKEYS "host-keys"
+
 /* Templates (qemu-template.c). Decides how the VM starts: sets template and load, or cold_reason.
  * Makes the template if need be. Fails only if the operation ends. */
 int qemu_template_choose(struct qemu_vm *vm, const struct op *op, struct err *e);

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "guest/hostkey.h"
 #include "util/buf.h"
 #include "util/inbox.h"
 #include "util/op.h"
@@ -120,6 +121,9 @@ struct guest_identity {
 	const char *hostname, *machine_id; /* NULL: not set */
 	const struct guest_card *cards;
 	size_t n_cards;
+	const struct hostkey
+		*keys; /* for the kinds that the VM has; without one it makes its own */
+	size_t n_keys;
 };
 /* Sets it and checks that it is so. The clock is the host's, the randomness fresh. ERR_UNSUPPORTED
  * without the runner. */

@@ -25,6 +25,11 @@ static int make_body(const struct guest_identity *id, struct buf *ret, struct er
 		if (add_text(ret, id->cards[i].old, e) < 0 ||
 			add_text(ret, id->cards[i].mac, e) < 0)
 			return -1;
+	for (size_t i = 0; i < id->n_keys; i++)
+		if (add_text(ret, id->keys[i].kind, e) < 0 ||
+			add_text(ret, id->keys[i].secret, e) < 0 ||
+			add_text(ret, id->keys[i].public, e) < 0)
+			return -1;
 	return buf_add(ret, random, sizeof(random), e);
 }
 
@@ -48,8 +53,10 @@ int line_identify(
 	struct guest *g, const struct op *op, const struct guest_identity *id, struct err *e)
 {
 	const struct channel_rules rules = {.end = WIRE_DONE};
-	struct wire_msg msg = {
-		.type = WIRE_IDENTITY, .flags = id->flags, .count = (uint32_t)id->n_cards};
+	struct wire_msg msg = {.type = WIRE_IDENTITY,
+		.flags = id->flags,
+		.count = (uint32_t)id->n_cards,
+		.count2 = (uint32_t)id->n_keys};
 	auto_channel struct channel *c = NULL;
 	auto_buf struct buf body = {0};
 	struct channel_end end;

@@ -98,7 +98,9 @@ static bool members(struct cursor *c, struct wire_msg *m)
 		NUM(flags);
 		NUM(size);
 		NUM(count);
-		return m->count <= WIRE_CARDS_MAX && !(m->flags & ~(uint32_t)WIRE_IDENTITY_ALL);
+		NUM(count2);
+		return m->count <= WIRE_CARDS_MAX && m->count2 <= WIRE_KEYS_MAX &&
+		       !(m->flags & ~(uint32_t)WIRE_IDENTITY_ALL);
 	case WIRE_EOF:
 	case WIRE_CANCEL:
 	case WIRE_LIST:

@@ -51,9 +51,10 @@ enum wire_type {
 	WIRE_MKDIR,   /* mode; body: user, cwd, path. Answer: DONE */
 	WIRE_SYMLINK, /* body: user, cwd, path, target. Answer: DONE */
 	WIRE_PING,
-	WIRE_IDENTITY, /* flags, size (nanoseconds since 1970), count (cards); body: hostname,
-			  machine id, for each card its MAC and the one it gets, then random
-			  bytes. Answer: DONE */
+	WIRE_IDENTITY, /* flags, size (nanoseconds since 1970), count (cards), count2 (SSH host
+			  keys); body: hostname, machine id, for each card its MAC and the one it
+			  gets, for each key its kind and the content of its two files, then
+			  random bytes. Answer: DONE */
 	/* guest to host */
 	WIRE_HELLO_REPLY = 64, /* version, nonce, pid in code */
 	WIRE_EXIT, /* how, code, timed_out, size (stdout bytes), size2 (stderr bytes); body: a
@@ -94,7 +95,7 @@ enum wire_identity_flag {
 		64, /* fails with EAGAIN while a card that is there has no address */
 	WIRE_IDENTITY_ALL = 127,
 };
-enum { WIRE_CARDS_MAX = 32, WIRE_RANDOM_MAX = 1024 };
+enum { WIRE_CARDS_MAX = 32, WIRE_KEYS_MAX = 3, WIRE_RANDOM_MAX = 1024 };
 
 enum wire_stream { WIRE_STDOUT = 1, WIRE_STDERR = 2, WIRE_BODY = 3 };
 

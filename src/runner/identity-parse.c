@@ -48,16 +48,31 @@ static bool good_machine_id(const char *s)
 	return true;
 }
 
+static bool parse_key(const uint8_t **p, size_t *left, struct identity_key *ret)
+{
+	ret->kind = wire_next_string(p, left);
+	ret->secret = ret->kind ? wire_next_string(p, left) : NULL;
+	ret->public = ret->secret ? wire_next_string(p, left) : NULL;
+	if (!ret->public || !*ret->secret || !*ret->public)
+		return false;
+	/* It becomes part of a path. */
+	for (size_t i = 0; i < WIRE_KEYS_MAX; i++)
+		if (strcmp(ret->kind, identity_kinds[i]) == 0)
+			return true;
+	return false;
+}
+
 bool identity_parse(const struct wire_msg *m, const struct frame *f, struct identity *ret)
 {
 	const uint8_t *p = f->body;
 	size_t left = f->body_len;
 
-	*ret = (struct identity){.flags = m->flags, .now_ns = m->size, .n_cards = m->count};
+	*ret = (struct identity){
+		.flags = m->flags, .now_ns = m->size, .n_cards = m->count, .n_keys = m->count2};
 	ret->hostname = wire_next_string(&p, &left);
 	ret->machine_id = ret->hostname ? wire_next_string(&p, &left) : NULL;
 	if (!good_hostname(ret->hostname) || !good_machine_id(ret->machine_id) ||
-		m->count > WIRE_CARDS_MAX)
+		m->count > WIRE_CARDS_MAX || m->count2 > WIRE_KEYS_MAX)
 		return false;
 	if ((m->flags & WIRE_IDENTITY_HOSTNAME && !*ret->hostname) ||
 		(m->flags & WIRE_IDENTITY_MACHINE && !*ret->machine_id))
@@ -65,6 +80,9 @@ bool identity_parse(const struct wire_msg *m, const struct frame *f, struct iden
 	for (uint32_t i = 0; i < m->count; i++)
 		if (!parse_mac(wire_next_string(&p, &left), ret->cards[i].old) ||
 			!parse_mac(wire_next_string(&p, &left), ret->cards[i].mac))
+			return false;
+	for (uint32_t i = 0; i < m->count2; i++)
+		if (!parse_key(&p, &left, &ret->keys[i]))
 			return false;
 	if (left > WIRE_RANDOM_MAX || (m->flags & WIRE_IDENTITY_RANDOM && left < 32))
 		return false;

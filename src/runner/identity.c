@@ -285,7 +285,7 @@ static int apply(const struct identity *id, const char **ret_what)
 	}
 	if (!error && id->flags & WIRE_IDENTITY_MACHINE) {
 		*ret_what = "SSH host keys";
-		error = hostkeys_renew(id->hostname);
+		error = hostkeys_renew(id);
 	}
 	if (!error && id->flags & WIRE_IDENTITY_RENEW) {
 		*ret_what = "addresses";

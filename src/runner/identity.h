@@ -11,6 +11,13 @@ struct runner;
 
 enum { MACHINE_ID_LEN = 32 };
 
+/* Of SSH host keys. */
+static const char *const identity_kinds[WIRE_KEYS_MAX] = {"ed25519", "ecdsa", "rsa"};
+
+struct identity_key {
+	const char *kind, *secret, *public;
+};
+
 struct identity_card {
 	uint8_t old[6], mac[6];
 };
@@ -22,6 +29,8 @@ struct identity {
 	const char *hostname, *machine_id; /* "" if they are not to be set */
 	struct identity_card cards[WIRE_CARDS_MAX];
 	uint32_t n_cards;
+	struct identity_key keys[WIRE_KEYS_MAX];
+	uint32_t n_keys;
 	const uint8_t *random;
 	size_t n_random;
 };
@@ -33,4 +42,4 @@ bool identity_parse(const struct wire_msg *m, const struct frame *f, struct iden
 bool identity_handle(struct runner *r, const struct wire_msg *m, const struct frame *f);
 
 /* New SSH host keys of the kinds that are there, and tells sshd. 0 or an errno. */
-int hostkeys_renew(const char *hostname);
+int hostkeys_renew(const struct identity *id);

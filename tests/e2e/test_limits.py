@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from home import COLD, Home
+from small import SmallDisk
 
-from tools import in_guest, listed, needs_root, status_kb, until, wire
+from tools import in_guest, listed, needs_root, status_kb, wire
 
 GIB = 1 << 30
 AGENT_PORT = "/dev/virtio-ports/org.qemu.guest_agent.0"
@@ -80,6 +81,10 @@ def test_second_sandbox_waits_for_the_first(home: Home) -> None:
     first = home.up(spec)
     assert memory(home)["committed_mb"] >= free // 4
     assert "not enough memory" in home.fails("up", home.spec(spec), "--no-wait")
+    # No copy of it either: it goes on, and nothing is left of what was saved for that.
+    assert "not enough memory" in home.fails("fork", first, "--no-wait", timeout=600)
+    assert home.ok("exec", first, "--", "echo", "fine") == "fine"
+    assert os.listdir(home.dir / "state" / "sandboxes" / first / "snapshots") == []
 
     client = wire(home)
     refused = client.final(client.request("up", {"spec": spec, "wait": False}))
@@ -101,37 +106,6 @@ def test_second_sandbox_waits_for_the_first(home: Home) -> None:
 
 
 # ---- disk ----
-
-
-class SmallDisk(Home):
-    """A home whose state is on a disk of a few megabytes."""
-
-    def __init__(self, size_mb: int) -> None:
-        super().__init__()
-        self.state = self.dir / "state"
-        self.state.mkdir(mode=0o700)
-        options = f"size={size_mb}m,mode=700"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "moat-test", self.state], check=True)
-
-    def fill(self) -> None:
-        with open(self.state / "filler", "wb", buffering=0) as file:
-            for piece in (1 << 20, 4096, 1):
-                try:
-                    while True:
-                        file.write(bytes(piece))
-                except OSError:
-                    continue
-
-    def unfill(self) -> None:
-        (self.state / "filler").unlink()
-
-    def close(self) -> None:
-        try:
-            self.run("serve", "--stop", "--force")
-            until(lambda: not self.processes(), "the daemon ends")
-        finally:
-            subprocess.run(["umount", "--lazy", self.state], check=True)
-        super().close()
 
 
 @pytest.fixture
@@ -167,7 +141,7 @@ def test_rm_on_a_full_disk(small: SmallDisk) -> None:
     assert done.returncode == 0 or "full" in done.stderr
     assert listed(small) == []
     assert small.qemu_pids() == []
-    assert not (small.state / "sandboxes" / box).exists()
+    assert not (small.disk / "sandboxes" / box).exists()
     small.unfill()
     small.ok("gc")
     small.assert_nothing_left(0.5)

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from home import TINY, Home, Wire, kill
 
+import tools
+from tools import listed
+
 PATIENCE = 300.0
-
-
-def listed(home: Home) -> list[dict[str, Any]]:
-    return json.loads(home.ok("ls", "--json"))["sandboxes"]
 
 
 def waiting(home: Home) -> list[str]:
@@ -26,11 +25,7 @@ def waiting(home: Home) -> list[str]:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
+    return tools.until(condition, what, PATIENCE)
 
 
 class Keeper:

@@ -103,7 +103,6 @@ def test_samples_take_what_is_in_standby(tiny: Moat, tmp_path: Path) -> None:
         most = max(most, len(entries))
         for entry in entries:
             if entry["state"] == "standby":
-                assert entry["labels"]["task"] == "many"
                 assert "sample" not in entry["labels"]
                 waited.add(entry["id"])
             elif "sample" in entry["labels"]:

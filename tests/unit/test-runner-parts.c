@@ -145,6 +145,30 @@ static void test_hello(void)
 	OK(line_find_hello(bytes, 0) == 0);
 }
 
+static bool parses_keys(uint32_t count, const char *body, size_t len, struct identity *ret)
+{
+	struct wire_msg m = {.type = WIRE_IDENTITY, .count2 = count};
+	struct frame f = {.body = (const uint8_t *)body, .body_len = len};
+
+	return identity_parse(&m, &f, ret);
+}
+
+static void test_keys(void)
+{
+	static const char good[] = "\0\0rsa\0secret\0public\0ed25519\0s\0p\0r";
+	static const char path[] = "\0\0../x\0secret\0public\0";
+	static const char empty[] = "\0\0rsa\0\0public\0";
+	struct identity id;
+
+	OK(parses_keys(2, good, sizeof(good) - 1, &id) && id.n_keys == 2 && id.n_random == 1);
+	OK(strcmp(id.keys[0].kind, "rsa") == 0 && strcmp(id.keys[0].secret, "secret") == 0);
+	OK(strcmp(id.keys[1].public, "p") == 0);
+	OK(!parses_keys(3, good, sizeof(good) - 1, &id));
+	OK(!parses_keys(4, good, sizeof(good) - 1, &id));
+	OK(!parses_keys(1, path, sizeof(path) - 1, &id));
+	OK(!parses_keys(1, empty, sizeof(empty) - 1, &id));
+}
+
 static bool parses(
 	uint32_t flags, uint32_t count, const char *body, size_t len, struct identity *ret)
 {
@@ -207,6 +231,7 @@ static void test_identity(void)
 int main(void)
 {
 	test_identity();
+	test_keys();
 	test_passwd();
 	test_group();
 	test_paths();

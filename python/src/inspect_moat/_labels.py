@@ -15,17 +15,15 @@ def cleanup_labels(provider: str) -> dict[str, str]:
     return {"inspect": "1", "provider": provider}
 
 
-def task_labels(provider: str, task_name: str) -> dict[str, str]:
-    """What the sandboxes of one task have in common."""
-    labels = cleanup_labels(provider)
-    labels["pid"] = str(os.getpid())
-    labels["task"] = _text(task_name)
-    return labels
+def process_labels(provider: str) -> dict[str, str]:
+    """What the sandboxes of this process have in common."""
+    return {**cleanup_labels(provider), "pid": str(os.getpid())}
 
 
 def sample_labels(provider: str, task_name: str, metadata: Mapping[str, Any]) -> dict[str, str]:
     """The labels for the sandbox of the sample that is being set up."""
-    labels = task_labels(provider, task_name)
+    labels = process_labels(provider)
+    labels["task"] = _text(task_name)
     sample_id = metadata.get("__sample_id__")
     if sample_id is not None:
         labels["sample"] = _text(sample_id)

@@ -119,7 +119,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
                 await cls.prepare(connection, spec)
                 await _validate(connection, spec)
             count = cls.standby(cls.parse_config(config))
-            await start_standby(connection, cls.provider, task_name, spec, count)
+            await start_standby(connection, cls.provider, spec, count)
         except MoatError as ex:
             raise PrerequisiteError(f"sandbox {cls.provider}: {ex.message}") from ex
         except MoatNotInstalledError as ex:
@@ -201,7 +201,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
     async def task_cleanup(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool
     ) -> None:
-        await end_standby(cls.provider, task_name, cls._spec(config))
+        await end_standby(cls.provider, cls._spec(config))
         running = running_sandboxes()
         mine = [entry for entry in running.values() if entry.provider == cls.provider]
         for entry in mine:

@@ -14,40 +14,42 @@ from anyio.lowlevel import RunVar
 
 from ._client import Call, Connection, Request
 from ._errors import MoatError
-from ._labels import task_labels
+from ._labels import process_labels
 
 logger = getLogger(__name__)
 
 END_TIMEOUT = 120.0
 
-_Key = tuple[str, str, str]
+_Key = tuple[str, str]
 _of_loop: RunVar[dict[_Key, list[Call]]] = RunVar("inspect_moat_standby")
 
 
-def _calls(provider: str, task_name: str, spec: dict[str, Any]) -> list[Call]:
-    """What is under way for the tasks of that name with that specification."""
+def _calls(provider: str, spec: dict[str, Any]) -> list[Call]:
+    """What is under way for a specification.
+
+    Inspect has other names for a task at its beginning and at its end.
+    """
     try:
         all_calls = _of_loop.get()
     except LookupError:
         all_calls = {}
         _of_loop.set(all_calls)
-    return all_calls.setdefault((provider, task_name, json.dumps(spec, sort_keys=True)), [])
+    return all_calls.setdefault((provider, json.dumps(spec, sort_keys=True)), [])
 
 
 async def start_standby(
-    connection: Connection, provider: str, task_name: str, spec: dict[str, Any], count: int
+    connection: Connection, provider: str, spec: dict[str, Any], count: int
 ) -> None:
     """Keep so many ready from now on, until `end_standby`."""
     if count:
-        labels = task_labels(provider, task_name)
-        args = {"spec": spec, "count": count, "labels": labels}
+        args = {"spec": spec, "count": count, "labels": process_labels(provider)}
         call = await connection.start(Request("standby", args))
-        _calls(provider, task_name, spec).append(call)
+        _calls(provider, spec).append(call)
 
 
-async def end_standby(provider: str, task_name: str, spec: dict[str, Any]) -> None:
+async def end_standby(provider: str, spec: dict[str, Any]) -> None:
     """Remove those that nobody took."""
-    calls = _calls(provider, task_name, spec)
+    calls = _calls(provider, spec)
     if not calls:
         return
     call = calls.pop()

@@ -1,0 +1,108 @@
+"""A disk that gets full while something is being saved on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from home import TINY
+from small import SmallDisk
+
+from tools import listed, needs_root, until
+
+PATIENCE = 300.0
+SMALL = {"vms": [{**TINY["vms"][0], "ram_mb": 160}]}
+COUNT = "(i=0; while :; do i=$((i+1)); echo $i >/tmp/.n; mv /tmp/.n /tmp/n; sleep 0.1; done) & true"
+
+
+@pytest.fixture
+def running(images: None) -> Iterator[SmallDisk]:
+    """A sandbox in which something runs, on a disk with room for a snapshot or two."""
+    home = SmallDisk(700)
+    home.box = home.ok("up", home.spec(SMALL), timeout=900)  # type: ignore[attr-defined]
+    home.ok("exec", home.box, "--", "sh", "-c", COUNT)  # type: ignore[attr-defined]
+    yield home
+    home.close()
+
+
+def count(home: SmallDisk, box: str) -> int:
+    return int(home.ok("exec", box, "--", "cat", "/tmp/n") or 0)
+
+
+def fails_in_the_middle(home: SmallDisk, box: str, *verb: str) -> str:
+    """Runs it with a disk that had room when it began and has none when the state is written."""
+    (pid,) = home.qemu_pids(box)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        saving = home.start(*verb, stderr=-1)
+        draft = home.disk / "sandboxes" / box / "snapshots" / ".new"
+        until(draft.exists, "it has looked for room", PATIENCE)
+        home.resize(home.used_kb() + 64)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    _, said = saving.communicate(timeout=PATIENCE)
+    home.resize(700 << 10)
+    assert saving.returncode != 0
+    return said.decode()
+
+
+@needs_root
+def test_the_sandbox_goes_on_without_its_snapshot(running: SmallDisk) -> None:
+    box: str = running.box  # type: ignore[attr-defined]
+    until(lambda: count(running, box) > 2, "it counts", PATIENCE)
+    running.ok("snapshot", box, "before")
+    snapshots = running.disk / "sandboxes" / box / "snapshots"
+    for verb in (("snapshot", box, "cut"), ("snapshot", box, "before"), ("fork", "-n", "2", box)):
+        had = count(running, box)
+        said = fails_in_the_middle(running, box, *verb)
+        assert "the disk is full" in said, said
+        assert os.listdir(snapshots) == ["before"]  # the one that there was is whole
+        until(lambda had=had: count(running, box) > had, "it goes on counting", PATIENCE)
+        assert [s["id"] for s in listed(running)] == [box]
+    # With too little room from the beginning nothing stands still at all.
+    running.resize(running.used_kb() + 1024)
+    assert "not enough disk" in running.fails("snapshot", box, "cut")
+    running.resize(700 << 10)
+    running.ok("snapshot", box, "cut")
+    running.ok("restore", box, "before")
+    assert count(running, box) > 0
+    running.ok("rm", box)
+    running.assert_nothing_left()
+
+
+@pytest.fixture
+def cramped(images: None) -> Iterator[SmallDisk]:
+    """Images, and little room for templates beside them."""
+    home = SmallDisk(1024, "data")
+    home.env["MOAT_DATA_DIR"] = str(home.disk)
+    shared = Path(os.environ["MOAT_DATA_DIR"]) / "images"
+    digest = (shared / "names" / "tiny").read_text().strip()
+    for name in ("names/tiny", f"sha256-{digest}"):
+        target = home.disk / "images" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (shared / name).is_dir() else shutil.copy)(shared / name, target)
+    home.resize(home.used_kb() + 8192)
+    yield home
+    home.close()
+
+
+@needs_root
+def test_no_room_for_a_template(cramped: SmallDisk) -> None:
+    box = cramped.ok("up", cramped.spec(SMALL), timeout=900)
+    ((vm,),) = [s["vms"] for s in listed(cramped)]
+    assert vm["start"] == "cold"
+    assert "No space left" in vm["cold_reason"] or "full" in vm["cold_reason"]
+    assert cramped.ok("exec", box, "--", "echo", "fine") == "fine"
+    templates = cramped.disk / "templates"
+    assert [p for p in os.listdir(templates) if p != "busy"] == []
+    # When there is room the next one is made.
+    cramped.resize(1 << 20)
+    second = cramped.ok("up", cramped.spec(SMALL), timeout=900)
+    states = {s["id"]: s["vms"][0]["start"] for s in listed(cramped)}
+    assert states == {box: "cold", second: "warm"}
+    cramped.ok("rm", box, second)
+    cramped.assert_nothing_left()
