@@ -188,6 +188,21 @@ static int up_args(struct cli *cli, json_t *spec, json_t **ret, struct err *e)
 	return access_add_for(*ret, get_str(spec, "driver"), e);
 }
 
+/* Why it took as long as it did, unless that was asked for. */
+static void tell_cold(struct cli *cli, const json_t *spec, const json_t *vms)
+{
+	const json_t *asked = json_object_get(spec, "vms"), *vm;
+	size_t i;
+
+	json_array_foreach(vms, i, vm)
+	{
+		const char *why = get_str(vm, "cold_reason");
+
+		if (*why && !json_is_false(json_object_get(json_array_get(asked, i), "warm")))
+			cli_note(cli, "%s did not start warm: %s", get_str(vm, "name"), why);
+	}
+}
+
 static int hold(struct cli *cli, const char *id, struct err *e)
 {
 	cli_note(cli, "sandbox %s is up; Ctrl-C removes it", id);
@@ -230,6 +245,7 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 	if (cli_run(cli, &call, &result, e) < 0)
 		return -1;
 	id = get_str(result, "sandbox");
+	tell_cold(cli, spec, json_object_get(result, "vms"));
 	if (cli->json && print_json(&cli->screen, result, e) < 0)
 		return -1;
 	if (!cli->json)

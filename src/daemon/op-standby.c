@@ -168,10 +168,10 @@ static int keep(struct keeper *k, struct err *e)
 
 	k->used_ns = now_ns();
 	for (;;) {
-		struct standby_figures f;
+		struct standby_figures f = registry_standby(r, &k->standby);
 
-		remove_mine(k, is_mine_and_dead);
-		f = registry_standby(r, &k->standby);
+		if (f.dead)
+			remove_mine(k, is_mine_and_dead);
 		tell(k, &f);
 		if (now_ns() - k->used_ns > k->idle_ns)
 			return 0;

@@ -325,7 +325,10 @@ struct standby_figures registry_standby(struct registry *r, const struct standby
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
 		if (sb->standby == st) {
-			f.ready += sb->state == SANDBOX_RUNNING;
+			bool dead = sandbox_is_dead_locked(sb);
+
+			f.ready += sb->state == SANDBOX_RUNNING && !dead;
+			f.dead += sb->state == SANDBOX_RUNNING && dead;
 			f.making += sb->state == SANDBOX_CREATING;
 		}
 	return f;

@@ -111,6 +111,7 @@ bool registry_take_standby(
 	struct registry *r, const struct sandbox_taker *by, struct borrower *ret);
 struct standby_figures {
 	unsigned ready, making, taken;
+	unsigned dead; /* those that were ready */
 };
 struct standby_figures registry_standby(struct registry *r, const struct standby *st);
 

@@ -137,6 +137,10 @@ def test_the_spec_can_turn_it_off_and_obstacles_are_told(warm: Home) -> None:
     assert "warm: false" in vm["cold_reason"]
     assert warm.ok("exec", box, "--", "hostname") == "clone"
     warm.ok("rm", box)
+    odd = {"vms": [{**KIND["vms"][0], "native": {"args": ["-device", "virtio-balloon-pci"]}}]}
+    done = warm.run("up", warm.spec(odd))
+    assert "clone did not start warm: native.args" in done.stderr, done
+    warm.ok("rm", done.stdout.strip())
     said = warm.fails("image", "warm", warm.spec(off))
     assert "warm: false" in said
     assert len(templates(warm)) == 1

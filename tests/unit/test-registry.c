@@ -281,9 +281,11 @@ static void test_standby(struct registry *r)
 	OK(registry_borrow(r, old->id, &op, &b, &e) < 0 && strstr(e.msg, "standby"));
 	OK(registry_detach(r, old->id, &e) < 0 && old->lease == 1);
 	f = registry_standby(r, &mine);
-	OK(f.ready == 2 && f.making == 0 && f.taken == 0 && rings(&mine) == 0);
-
+	OK(f.ready == 0 && f.dead == 2);
 	all_alive = true;
+	f = registry_standby(r, &mine);
+	OK(f.ready == 2 && f.dead == 0 && f.making == 0 && f.taken == 0 && rings(&mine) == 0);
+
 	OK(registry_take_standby(r, &by, &b) && b.sb == own && b.box == &box); /* before others' */
 	OK(own->lease == 5 && own->owner_pid == 55 && own->labels == labels && !own->standby);
 	STR_IS(shown_state(r, own), "running");
@@ -298,9 +300,9 @@ static void test_standby(struct registry *r)
 	by.key = "b";
 	all_alive = false;
 	OK(!registry_take_standby(r, &by, &b)); /* a dead one is not handed over */
-	OK(rings(&other) == 0 && registry_standby(r, &other).ready == 1);
+	OK(rings(&other) == 0 && registry_standby(r, &other).dead == 1);
 	remove_one(r);
-	OK(rings(&other) == 1 && registry_standby(r, &other).ready == 0);
+	OK(rings(&other) == 1 && registry_standby(r, &other).dead == 0);
 	remove_one(r);
 	remove_one(r);
 	OK(registry_count(r) == 0);
