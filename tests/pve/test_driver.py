@@ -315,8 +315,21 @@ def test_clear_errors(home: PveHome, clean: PveServer) -> None:
     }
     assert "overlaps" in home.fails("up", home.spec(spec(networks=taken)))
     clean.control("fail_task", kind="qmstart", status="start failed: no memory")
-    assert "start failed: no memory" in home.fails("up", home.spec(SPEC))
+    told = home.fails("up", home.spec(SPEC))
+    assert "start failed: no memory" in told
+    assert told.splitlines()[-1].count("default") == 1  # no layer repeats what another has said
     home.assert_nothing_left()
+
+
+def test_lists_of_destinations_are_refused_at_once(home: PveHome, clean: PveServer) -> None:
+    """The server could not hold a VM to them, so nothing is made."""
+    subnet = {"cidr": "10.98.0.0/24", "gateway": "10.98.0.1", "snat": True}
+    allow = {"egress": {"allow": {"domains": ["example.org"]}}}
+    networks = {"vnets": [{"alias": "x", "subnets": [subnet], **allow}]}
+    clean.control("clear_log")
+    told = home.fails("up", home.spec(spec(networks=networks)))
+    assert "networks.vnets[0].egress: a list of what may be reached cannot be enforced" in told
+    assert clean.log() == []
 
 
 def test_tokens_work_without_a_ticket(clean: PveServer) -> None:

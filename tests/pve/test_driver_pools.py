@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -174,6 +175,24 @@ def test_the_documented_role_is_enough() -> None:
             home.ok("rm", box)
             assert [e["path"] for e in server.log() if e["status"] == 403] == []
             assert left(server) == before
+        finally:
+            home.close()
+
+
+def test_without_the_runner_the_plain_agent_serves(tmp_path: Path) -> None:
+    with a_server() as server:
+        fill(server)
+        home = PveHome(instance(server))
+        # No runner is installed beside this one.
+        home.binary = shutil.copy(home.binary, tmp_path / "moat")
+        (tmp_path / "share").symlink_to(Path(__file__).parents[2] / "share")
+        try:
+            box = home.up(LIFE)
+            assert home.ok("exec", box, "--", "echo", "hello") == "hello"
+            (sandbox,) = json.loads(home.ok("ls", "--json", box))["sandboxes"]
+            (vm,) = sandbox["vms"]
+            assert vm["way"] == "agent"
+            home.ok("rm", box)
         finally:
             home.close()
 
