@@ -141,6 +141,13 @@ def test_native_arguments_reach_qemu(zoo: Zoo) -> None:
 def test_cloud_init_disk(zoo: Zoo) -> None:
     assert zoo.sh("first", "dd if=/dev/vda bs=1 skip=32808 count=6 2>/dev/null") == "CIDATA"
     assert zoo.sh("first", "grep -c 'hostname: zoo' /dev/vda") == "1"
+    mount = "modprobe isofs; mkdir -p /tmp/seed; mount -t iso9660 -o ro /dev/vda /tmp/seed"
+    assert zoo.sh("first", f"{mount} && cd /tmp/seed && ls && cat meta-data").split("\n") == [
+        "meta-data",
+        "user-data",
+        "a: b",
+    ]
+    zoo.sh("first", "umount /tmp/seed")
     assert "vda" not in zoo.sh("second", "ls /dev")
 
 
