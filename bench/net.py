@@ -155,7 +155,7 @@ def bench_traffic(home: WorldHome) -> None:
 
 def run() -> None:
     world = World()
-    home = WorldHome(world, 0, [])
+    home = WorldHome(world, 0, Path())
     command = [*world.outside.enter(), sys.executable, "-c", SENDER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sender:
         assert sender.stdout

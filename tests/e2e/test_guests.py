@@ -7,13 +7,21 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from home import Home, kill
+from home import TINY, Home, kill
 
 RUNNER_PORT = "/dev/virtio-ports/org.moat.guest.0"
 
 
+@pytest.fixture(scope="module")
+def template(images: None) -> None:
+    """Made here, without haste, if there is none yet."""
+    home = Home()
+    home.ok("up", home.spec(TINY), timeout=900)
+    home.close()
+
+
 @pytest.fixture
-def victim(images: None) -> Iterator[Home]:
+def victim(template: None) -> Iterator[Home]:
     """A home whose daemon soon gives up on guests that do not answer."""
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
     home.sandbox = home.up()  # type: ignore[attr-defined]
@@ -57,7 +65,7 @@ def test_silent_agent_times_out(victim: Home) -> None:
 
 
 def test_rubbish_on_the_runners_port(victim: Home) -> None:
-    in_guest(victim, f"killall -9 moat-guest; cat /dev/urandom | head -c 50000000 > {RUNNER_PORT}")
+    in_guest(victim, f"killall -9 moat-guest; cat /dev/urandom | head -c 10000000 > {RUNNER_PORT}")
     time.sleep(1)
     deadline = time.monotonic() + 90
     while (done := victim.run("exec", victim.sandbox, "--", "echo", "back")).returncode != 0:
@@ -94,7 +102,7 @@ def test_console_cannot_fill_the_disk(victim: Home) -> None:
     victim.run(
         "exec",
         "--timeout",
-        "20",
+        "8",
         "-u",
         "root",
         victim.sandbox,

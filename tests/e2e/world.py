@@ -203,18 +203,13 @@ class World:
 class WorldHome(Home):
     """A moat on the world's host, for root or for somebody without any rights."""
 
-    def __init__(self, world: World, uid: int, images: list[Path]) -> None:
+    def __init__(self, world: World, uid: int, image: Path) -> None:
         super().__init__()
         self.world, self.uid = world, uid
         if uid:
             data = self.dir / "data"
-            for image in images:
-                shutil.copytree(image, data / "images" / image.name)
-            names = data / "images" / "names"
-            shutil.copytree(images[0].parent / "names", names)
-            for name in names.iterdir():
-                if not (data / "images" / f"sha256-{name.read_text().strip()}").exists():
-                    name.unlink()
+            shutil.copytree(image, data / "images" / image.name)
+            shutil.copytree(image.parent / "names", data / "images" / "names")
             self.env = {**self.env, "HOME": str(self.dir), "MOAT_DATA_DIR": str(data)}
             for path in (self.dir, *self.dir.rglob("*")):
                 os.chown(path, uid, uid, follow_symlinks=False)
