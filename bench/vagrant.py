@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,8 @@ def bench_up(home: Home) -> None:
         made: list[str] = []
         ours.append(timed(lambda to=made: to.append(home.ok("up", str(VAGRANTFILE), timeout=3600))))
         home.ok("rm", *made, timeout=3600)
-    report("vagrant_up", ours, baseline, "ms")
+    overhead = 100 * (statistics.median(ours) / statistics.median(baseline) - 1)
+    report("vagrant_up", ours, baseline, "ms", overhead_percent=round(overhead, 1))
 
 
 def inside() -> None:
