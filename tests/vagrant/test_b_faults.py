@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -112,6 +115,29 @@ def test_a_kill_before_vagrant_has_written_down_what_it_made(
             kill(pid)
     assert client.wait(TIMEOUT) != 0
     home.ok("gc", timeout=TIMEOUT)
+    home.wait_until_clean()
+
+
+def test_interrupted_while_another_takes_the_box_in(home: VagrantHome) -> None:
+    """Vagrant itself is told, as by Ctrl-C; it waits for the lock that we have."""
+    home.ok("serve", "--background")
+    cache = Path(json.loads(home.ok("info", "--json"))["paths"]["cache"])
+    path = cache / "vagrant" / "moat-test.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = re.compile(rf"-> FLOCK .*:{path.stat().st_ino} ")
+        client = home.start(
+            "up", str(FILES / "Vagrantfile.single"), stderr=subprocess.PIPE, text=True
+        )
+        home.wait_until(
+            lambda: bool(waiting.search(Path("/proc/locks").read_text())), "it should wait"
+        )
+        for pid in vagrants(home):
+            os.kill(pid, signal.SIGINT)
+        _, said = client.communicate(timeout=TIMEOUT)
+    assert client.returncode != 0
+    assert "interrupt" in said
     home.wait_until_clean()
 
 
