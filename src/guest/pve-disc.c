@@ -268,17 +268,20 @@ static int insert(struct disc *k, const struct op *op, const struct pve_cargo *c
 	return rc;
 }
 
-/* What remains of it is in the journal. */
-static void remove_volume(struct disc *k)
+/* What remains of it is in the journal. uploaded: it is there for certain; otherwise it may still
+ * appear, and the sandbox's removal looks once more. */
+static void remove_volume(struct disc *k, bool uploaded)
 {
 	const struct pve_guest_vm *vm = k->d->vm;
 	struct op op = op_for_cleanup(CLEANUP_S);
 	struct err e;
 
-	if (pve_volume_delete(vm->api, &op, vm->node, k->volid, &e) == 0)
-		vm->iso_gone(vm->arg, k->row);
-	else
+	if (pve_volume_delete(vm->api, &op, vm->node, k->volid, &e) == 0) {
+		if (uploaded)
+			vm->iso_gone(vm->arg, k->row);
+	} else {
 		log_err(&op, LOG_WARN, &e, "%s stays until the sandbox is removed", k->volid);
+	}
 }
 
 int pve_disc_send(struct pve_disc *d, const struct op *op, struct pve_cargo *c,
@@ -286,17 +289,19 @@ int pve_disc_send(struct pve_disc *d, const struct op *op, struct pve_cargo *c,
 {
 	__attribute__((cleanup(disc_done))) struct disc k = {.d = d};
 	struct err now;
+	bool uploaded;
 	int rc;
 
 	*ret_try_pieces = false;
 	if (make_image(&k, c, e) < 0 || d->vm->iso_intent(d->vm->arg, k.volid, &k.row, e) < 0)
 		return -1;
 	rc = upload(&k, op, c->fd, e);
-	if (rc < 0 && op_check(op, &now) == 0)
-		rc = 1;
-	else if (rc == 0)
+	uploaded = rc == 0;
+	if (uploaded)
 		rc = insert(&k, op, c, to, e);
-	remove_volume(&k);
+	else if (op_check(op, &now) == 0)
+		rc = 1;
+	remove_volume(&k, uploaded);
 	if (rc >= 0 && learn(d, rc == 0))
 		log_err(op, LOG_WARN, e, "%s: no discs, large files go in pieces", d->vm->name);
 	*ret_try_pieces = rc == 1;
