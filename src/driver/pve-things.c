@@ -174,6 +174,20 @@ int pve_vm_remove(
 	}
 }
 
+/* A request that makes it may be on its way still: nobody would find a zone without networks later.
+ */
+static int remove_zone(struct pve_site *site, const struct op *op, const char *zone,
+	const struct pve_doomed *of, struct err *e)
+{
+	int rc = pve_net_remove(site, op, zone, of->stamp, e);
+
+	for (int i = 0; rc == 0 && of->maybe_coming && i < COMING_LOOKS; i++)
+		rc = op_pause(op, COMING_LOOK, e) < 0
+			     ? -1
+			     : pve_net_remove(site, op, zone, of->stamp, e);
+	return rc;
+}
+
 /* ---- rows ---- */
 
 int pve_reclaim(
@@ -199,7 +213,7 @@ int pve_reclaim(
 		return pve_vm_remove(site, op, &vm, e);
 	}
 	if (strcmp(t->kind, "zone") == 0)
-		return pve_net_remove(site, op, name, stamp, e);
+		return remove_zone(site, op, name, &vm, e);
 	if (strcmp(t->kind, "volume") == 0)
 		return pve_volume_delete(pve_site_api(site), op, node, name, e);
 	return err_set(e, ERR_INTERNAL, "the proxmox driver knows no \"%s\"", t->kind);
