@@ -28,11 +28,22 @@ static void get_ready(const struct command *c)
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != c->supervisor)
 		_exit(127);
-	/* In one order with early_signal, which is looked at after it: see supervise_signal. */
-	__atomic_store_n(&c->job->state.pid, (int32_t)getpid(), __ATOMIC_SEQ_CST);
 	setsid();
 	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
-		give_up(c->job, JOB_NO_EXEC, errno);
+		_exit(127);
+}
+
+/* Returns its input; -1: none of its own. */
+static int wait_for_job(const struct command *c)
+{
+	enum job_go go = job_wait(c->job, c->place);
+	int in = -1;
+
+	/* In one order with early_signal, which is looked at after it: see supervise_signal. */
+	__atomic_store_n(&c->job->state.pid, (int32_t)getpid(), __ATOMIC_SEQ_CST);
+	if (go == JOB_GO_WITH_INPUT && order_receive(c->input, &in, 1) < 0)
+		_exit(127); /* the runner is gone */
+	return in;
 }
 
 static void take_input(struct job *job, int in)
@@ -119,8 +130,7 @@ _Noreturn void command_run(const struct command *c)
 	int error, in;
 
 	get_ready(c);
-	if (order_receive(c->socket, ORDER_START, &in, 1) < 0)
-		_exit(127); /* the runner wants no command, or is gone */
+	in = wait_for_job(c);
 	job->state.started = 1;
 	take_input(job, in);
 	make_room_for_strings(job);

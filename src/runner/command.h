@@ -1,4 +1,4 @@
-/* command.h - a process that waits for an order, and then becomes the command. */
+/* command.h - a process that waits until it may go, and then becomes the command. */
 #pragma once
 
 #include <sys/types.h>
@@ -8,14 +8,15 @@
 struct command {
 	struct job *job;
 	pid_t supervisor; /* its parent, without which it must not run */
-	int socket;       /* for the runner's order */
+	unsigned place;   /* in which it waits */
+	int input;        /* a socket, over which comes its stdin */
 	int out, err;
 };
 
 /*
- * Everything that does not depend on what the command is happens before the order: session, stdout,
- * stderr. The order comes with its stdin, if it is to have another than the supervisor's, or with
- * its terminal.
+ * Everything that does not depend on what the command is happens while it waits: session, stdout,
+ * stderr. Its stdin, if it is to have another than the supervisor's, or its terminal, comes when it
+ * goes.
  *
  * Writes into the job why, if it fails. May run in its parent's memory: it allocates nothing and
  * leaves everything but the job and its stack alone. Wants all signals blocked, so that one sent

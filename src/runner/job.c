@@ -1,6 +1,11 @@
 #include "runner/job.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As in linux/futex.h, which the static build does not see. */
+enum { FUTEX_WAIT, FUTEX_WAKE };
 
 struct job *job_map(size_t size)
 {
@@ -11,7 +16,26 @@ struct job *job_map(size_t size)
 	if (job == MAP_FAILED)
 		return NULL;
 	job->size = size;
+	job->state.place = JOB_NOBODY;
 	return job;
+}
+
+void job_go(struct job *job, unsigned place, enum job_go go)
+{
+	volatile uint32_t *word = &job->state.go[place];
+
+	__atomic_store_n(word, go, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+enum job_go job_wait(struct job *job, unsigned place)
+{
+	volatile uint32_t *word = &job->state.go[place];
+	uint32_t go;
+
+	while ((go = __atomic_load_n(word, __ATOMIC_SEQ_CST)) == JOB_WAIT)
+		syscall(SYS_futex, word, FUTEX_WAIT, JOB_WAIT, NULL, NULL, 0);
+	return go;
 }
 
 void job_unmap(struct job *job)

@@ -9,6 +9,11 @@
 
 #include "runner/users.h"
 
+enum {
+	JOB_PLACES = 4, /* for processes that wait to become the command */
+	JOB_NOBODY = -1,
+};
+
 enum job_stage {
 	JOB_RUNS,
 	/* Where a command failed that never ran; in the order of WIRE_NO_USER and what follows. */
@@ -17,12 +22,17 @@ enum job_stage {
 	JOB_NO_EXEC,
 };
 
+enum job_go { JOB_WAIT, JOB_GO, JOB_GO_WITH_INPUT };
+
 /* What the runner and the others write while both look at it. */
 struct job_state {
 	int32_t pid;          /* of the command, its session and its process group; 0: not yet */
 	int32_t early_signal; /* for a command that has no pid yet */
-	int32_t started;      /* the runner's order has come */
+	int32_t started;      /* the command's process has seen that it may go */
 	int32_t stage, error; /* enum job_stage; errno */
+	int32_t place;        /* whose process it is; JOB_NOBODY: no command runs */
+	uint32_t
+		go[JOB_PLACES]; /* enum job_go; a futex, on which the process in that place waits */
 };
 
 struct job {
@@ -39,4 +49,7 @@ struct job {
 };
 
 struct job *job_map(size_t size); /* NULL and errno */
+/* For the runner: lets the process in a place go, and for that process: waits until it may. */
+void job_go(struct job *job, unsigned place, enum job_go go);
+enum job_go job_wait(struct job *job, unsigned place);
 void job_unmap(struct job *job);

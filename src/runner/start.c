@@ -35,13 +35,14 @@ static int run_on_tty(struct exec *x, struct supervisor *s, const struct wire_ms
 static int run_on_pipes(struct exec *x, struct supervisor *s, bool with_input)
 {
 	auto_fd int in = -1, theirs = -1;
+	struct pipe_ends *ours = &s->place[s->next].ours;
 	int error = with_input ? pipe_make(&in, &theirs, false) : 0;
 
 	if (!error)
-		error = exec_run(x, s, theirs, &(struct exec_ends){in, s->ours.out, s->ours.err});
+		error = exec_run(x, s, theirs, &(struct exec_ends){in, ours->out, ours->err});
 	if (error)
 		return error;
-	in = s->ours.out = s->ours.err = -1;
+	in = ours->out = ours->err = -1;
 	return 0;
 }
 

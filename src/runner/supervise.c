@@ -40,14 +40,24 @@ static void close_ends(struct pipe_ends *ends)
 	*ends = (struct pipe_ends){-1, -1};
 }
 
+static void place_clear(struct place *p)
+{
+	close_ends(&p->ours);
+	close_ends(&p->theirs);
+	p->taken = false;
+}
+
 /* Takes it out of the loop; the memory stays until no event can refer to it. */
 static void retire(struct supervisor *s)
 {
 	watch_close(s->runner, &s->watch);
-	close_ends(&s->ours);
-	close_ends(&s->theirs);
+	if (s->input >= 0)
+		close(s->input);
+	s->input = -1;
+	for (unsigned i = 0; i < JOB_PLACES; i++)
+		place_clear(&s->place[i]);
 	s->arg = NULL;
-	s->next = s->runner->retired;
+	s->next_idle = s->runner->retired;
 	s->runner->retired = s;
 }
 
@@ -56,9 +66,9 @@ static void idle_ended(struct supervisor *s)
 {
 	struct runner *r = s->runner;
 
-	for (struct supervisor **at = &r->idle; *at; at = &(*at)->next)
+	for (struct supervisor **at = &r->idle; *at; at = &(*at)->next_idle)
 		if (*at == s) {
-			*at = s->next;
+			*at = s->next_idle;
 			r->n_idle--;
 			retire(s);
 			break;
@@ -78,33 +88,62 @@ static void supervisor_ready(struct watch *w, uint32_t events)
 		idle_ended(s);
 }
 
-/* Has a process made that waits for the next job. 0 or an errno. */
-static int get_ready(struct supervisor *s)
+/* Has a process made that waits in this place. 0 or an errno. */
+static int fill_place(struct supervisor *s, unsigned i)
 {
-	int error = pipe_make(&s->ours.out, &s->theirs.out, true);
+	struct place *p = &s->place[i];
+	int error = pipe_make(&p->ours.out, &p->theirs.out, true);
 
 	if (!error)
-		error = pipe_make(&s->ours.err, &s->theirs.err, true);
+		error = pipe_make(&p->ours.err, &p->theirs.err, true);
 	if (error)
 		return error;
-	s->job->state = (struct job_state){0};
-	return order_send(
-		s->watch.fd, ORDER_GET_READY, (const int[]){s->theirs.out, s->theirs.err}, 2);
+	s->job->state.go[i] = JOB_WAIT;
+	p->taken = true;
+	return order_send(s->watch.fd, i, (const int[]){p->theirs.out, p->theirs.err}, 2);
+}
+
+static int fill_places(struct supervisor *s)
+{
+	int error = 0;
+
+	for (unsigned i = 0; i < JOB_PLACES && !error; i++)
+		if (!s->place[i].taken)
+			error = fill_place(s, i);
+	return error;
+}
+
+/* The next place in turn that is taken; false: none is. */
+static bool choose_place(struct supervisor *s)
+{
+	for (unsigned i = 0; i < JOB_PLACES; i++, s->next = (s->next + 1) % JOB_PLACES)
+		if (s->place[s->next].taken)
+			return true;
+	return false;
 }
 
 static int start_process(struct supervisor *s)
 {
-	int sockets[2];
+	int orders[2], input[2], error = 0;
 	pid_t pid;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) < 0)
 		return errno;
+	s->watch.fd = orders[0];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, input) < 0) {
+		error = errno;
+		close(orders[1]);
+		return error;
+	}
+	s->input = input[0];
 	pid = fork();
 	if (pid == 0)
-		supervisor_live(sockets[1], s->job);
-	close(sockets[1]);
-	s->watch.fd = sockets[0];
-	return pid < 0 ? errno : 0;
+		supervisor_live(orders[1], input[1], s->job);
+	if (pid < 0)
+		error = errno;
+	close(orders[1]);
+	close(input[1]);
+	return error;
 }
 
 static struct supervisor *supervisor_new(struct runner *r, size_t size)
@@ -116,17 +155,18 @@ static struct supervisor *supervisor_new(struct runner *r, size_t size)
 		return NULL;
 	*s = (struct supervisor){.watch = {.fd = -1, .ready = supervisor_ready},
 		.runner = r,
+		.input = -1,
 		.once = size > JOB_SIZE || ring_used() > RINGS_SMALL,
-		.ours = {-1, -1},
-		.theirs = {-1, -1},
 		.job = job_map(size > JOB_SIZE ? size : JOB_SIZE)};
 	if (!s->job) {
 		free(s);
 		return NULL;
 	}
+	for (unsigned i = 0; i < JOB_PLACES; i++)
+		s->place[i] = (struct place){false, {-1, -1}, {-1, -1}};
 	error = start_process(s);
 	if (!error)
-		error = get_ready(s);
+		error = fill_place(s, 0);
 	if (error) {
 		retire(s);
 		errno = error;
@@ -142,10 +182,9 @@ struct supervisor *supervise_take(struct runner *r, size_t size)
 
 	if (!s || size > s->job->size)
 		return supervisor_new(r, size);
-	r->idle = s->next;
+	r->idle = s->next_idle;
 	r->n_idle--;
-	if (!r->idle)
-		r->refill_at = clock_ms() + REFILL_MS;
+	r->refill_at = clock_ms() + REFILL_MS;
 	return s;
 }
 
@@ -153,20 +192,34 @@ void supervise_put_back(struct supervisor *s)
 {
 	struct runner *r = s->runner;
 
-	s->next = r->idle;
+	s->next_idle = r->idle;
 	r->idle = s;
 	r->n_idle++;
-	r->refill_at = 0;
+	r->refill_at = clock_ms() + REFILL_MS;
+}
+
+static bool has_left(const struct supervisor *s)
+{
+	char byte;
+
+	return recv(s->watch.fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
 int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void *arg)
 {
-	int error = order_send(s->watch.fd, ORDER_START, &in, 1);
+	volatile struct job_state *state = &s->job->state;
+	int error;
 
+	state->pid = state->early_signal = state->started = state->stage = state->error = 0;
+	__atomic_store_n(&state->place, (int32_t)s->next, __ATOMIC_SEQ_CST);
+	error = in < 0 ? 0 : order_send(s->input, 0, &in, 1);
+	if (!error && has_left(s))
+		error = EPIPE;
 	if (error)
 		return error;
 	s->news = news;
 	s->arg = arg;
+	job_go(s->job, s->next, in < 0 ? JOB_GO : JOB_GO_WITH_INPUT);
 	return 0;
 }
 
@@ -207,10 +260,10 @@ void supervise_return(struct supervisor *s, bool alone)
 {
 	struct runner *r = s->runner;
 
-	close_ends(&s->ours);
-	close_ends(&s->theirs);
+	place_clear(&s->place[s->next]);
 	s->arg = NULL;
-	if (!alone || s->once || r->n_idle >= IDLE_MAX || get_ready(s) != 0) {
+	if (!alone || s->once || r->n_idle >= IDLE_MAX ||
+		(!choose_place(s) && (fill_places(s) != 0 || !choose_place(s)))) {
 		retire(s);
 		return;
 	}
@@ -227,7 +280,12 @@ void supervise_refill(struct runner *r)
 	struct supervisor *s;
 
 	r->refill_at = 0;
-	if (r->idle || ring_used() > RINGS_SMALL)
+	if (r->idle) {
+		if (fill_places(r->idle) != 0)
+			idle_ended(r->idle);
+		return;
+	}
+	if (ring_used() > RINGS_SMALL)
 		return;
 	s = supervisor_new(r, JOB_SIZE);
 	if (!s)
@@ -240,7 +298,7 @@ void supervise_bury(struct runner *r)
 	while (r->retired) {
 		struct supervisor *s = r->retired;
 
-		r->retired = s->next;
+		r->retired = s->next_idle;
 		job_unmap(s->job);
 		free(s);
 	}
@@ -251,7 +309,7 @@ void supervise_dismiss(struct runner *r)
 	while (r->idle) {
 		struct supervisor *s = r->idle;
 
-		r->idle = s->next;
+		r->idle = s->next_idle;
 		retire(s);
 	}
 	r->n_idle = 0;

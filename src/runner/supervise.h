@@ -8,13 +8,14 @@
  * processes it leaves, and these go on and become init's.
  *
  * New processes are the dearest part of starting a command, so they are made ahead of need. A
- * supervisor that is at hand has a child already, with a session and with pipes for its output,
- * which waits for the order to become the command (command.h). The next one is made when the
- * command's answer is on its way.
+ * supervisor that is at hand has children already, each in a place of its own, with a session and
+ * with pipes for its output, which wait to become a command (command.h). More are made when nothing
+ * has happened for a while, or none is left: not between one command and the next.
  *
- * What to start lies in memory that all three share (job.h). Over a socket go, from the runner:
- * orders (orders.h); its end, also when the runner dies, means: end everything. From the
- * supervisor: struct report.
+ * What to start, and who of them may go, lies in memory that all share (job.h). Over a socket go,
+ * from the runner: orders (orders.h) to have a process wait in a place, with its pipes; its end,
+ * also when the runner dies, means: end everything. From the supervisor: struct report. Over
+ * another goes the command's input to its process.
  */
 #pragma once
 
@@ -33,20 +34,27 @@ struct pipe_ends {
 	int out, err;
 };
 
+/*
+ * For one process that waits, and later for the command. Ours are nonblocking, and whoever starts a
+ * job may take them. The command's we hold as long as it runs: the supervisor tells its end, and we
+ * are not woken for the end of each pipe as well.
+ */
+struct place {
+	bool taken;
+	struct pipe_ends ours, theirs;
+};
+
 struct supervisor {
 	struct watch watch; /* its socket; first, so that one gives the other */
 	struct runner *runner;
 	struct job *job;
+	int input; /* the other socket */
 	bool once; /* not to be used again */
-	/*
-	 * Ours are nonblocking, and whoever starts a job may take them. The command's we hold as
-	 * long as it runs: the supervisor tells its end, and we are not woken for the end of each
-	 * pipe as well.
-	 */
-	struct pipe_ends ours, theirs;
+	struct place place[JOB_PLACES];
+	unsigned next; /* the place of the next job, and of the one that runs */
 	void (*news)(void *arg);
-	void *arg; /* NULL: it is idle */
-	struct supervisor *next;
+	void *arg;                    /* NULL: it is idle */
+	struct supervisor *next_idle; /* or retired */
 };
 
 /* 0 or an errno. Ours, read or write, is nonblocking: the command expects nothing of the kind. */
@@ -72,8 +80,8 @@ void supervise_return(struct supervisor *s, bool alone);
 /* At any time, also instead: ends everything that is left below it. */
 void supervise_drop(struct supervisor *s);
 
-/* For the loop: makes sure that one is at hand, frees what no event can refer to any more, ends
- * those at hand. */
+/* For the loop: makes sure that one is at hand, with all its places taken; frees what no event can
+ * refer to any more, ends those at hand. */
 void supervise_refill(struct runner *r);
 void supervise_bury(struct runner *r);
 void supervise_dismiss(struct runner *r);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -22,7 +23,25 @@
 #define __has_feature(x) 0
 #endif
 
-enum { SOCKET_FD = 3, SIGNALS_FD, FIRST_OTHER_FD, STACK_SIZE = 64 * 1024 };
+enum {
+	ORDERS_FD = 3,
+	INPUT_FD,
+	SIGNALS_FD,
+	FIRST_OTHER_FD,
+	STACK_SIZE = 64 * 1024,
+	/*
+	 * What a process sends us that ends before it is the command: then it is not one of those
+	 * that wait(2) usually knows, and so no part of what the command may have left behind.
+	 */
+	WAITER_SIGNAL = SIGUSR2,
+};
+
+/* The processes that wait to become a command, one in each place, and the one that has. */
+struct crew {
+	struct job *job;
+	pid_t pid[JOB_PLACES]; /* 0: nobody */
+	bool incomplete;       /* one was killed while it waited */
+};
 
 static struct rlimit files_limit;
 static bool have_files_limit;
@@ -59,23 +78,26 @@ static void set_signals(void)
 }
 
 /*
- * Keeps the socket and nothing else: no pipe, whose end would never be seen, and no socket of
+ * Keeps the sockets and nothing else: no pipe, whose end would never be seen, and no socket of
  * another supervisor. Commands without input get 0 as it is.
  */
-static void set_fds(int socket)
+static void set_fds(int orders, int input)
 {
-	int high = fcntl(socket, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
+	int high_orders = fcntl(orders, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
+	int high_input = fcntl(input, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	sigset_t child;
+	sigset_t ended;
 	int signals;
 
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	signals = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (high < 0 || null < 0 || signals < 0 || dup2(null, 0) < 0)
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	sigaddset(&ended, WAITER_SIGNAL);
+	signals = signalfd(-1, &ended, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (high_orders < 0 || high_input < 0 || null < 0 || signals < 0 || dup2(null, 0) < 0)
 		_exit(1);
 	if ((signals != SIGNALS_FD && dup3(signals, SIGNALS_FD, O_CLOEXEC) < 0) ||
-		dup3(high, SOCKET_FD, O_CLOEXEC) < 0)
+		dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0 ||
+		dup3(high_input, INPUT_FD, O_CLOEXEC) < 0)
 		_exit(1);
 	close_from(FIRST_OTHER_FD);
 }
@@ -92,6 +114,12 @@ static void allow_oom_kill(void)
 	}
 }
 
+/* Whose place the command has, or JOB_NOBODY. */
+static int current(const struct crew *c)
+{
+	return __atomic_load_n(&c->job->state.place, __ATOMIC_SEQ_CST);
+}
+
 static void report(const struct job *job, int status, bool alone)
 {
 	struct report r = {.stage = job->state.stage,
@@ -99,28 +127,20 @@ static void report(const struct job *job, int status, bool alone)
 		.alone = alone};
 
 	/* Fails only if the runner is gone; the next thing read from the socket tells. */
-	if (send(SOCKET_FD, &r, sizeof(r), MSG_NOSIGNAL) < 0)
+	if (send(ORDERS_FD, &r, sizeof(r), MSG_NOSIGNAL) < 0)
 		return;
 }
 
-/* Reaps whatever has ended, but leaves the command for later: that takes time, and the runner is
- * waiting to hear of it. */
-static bool has_ended(pid_t command, int *ret_status)
+/* Leaves it to be reaped later: that takes time, and the runner is waiting to hear of it. */
+static bool has_ended(pid_t pid, int *ret_status)
 {
 	siginfo_t info = {0};
-	int status;
-	pid_t pid;
 
-	if (waitid(P_PID, (id_t)command, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid) {
-		*ret_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
-		return true;
-	}
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (pid == command) {
-			*ret_status = status;
-			return true;
-		}
-	return false;
+	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 ||
+		!info.si_pid)
+		return false;
+	*ret_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
+	return true;
 }
 
 /* Asks for those that could stop, which are the living; it does not wait for one to do so. */
@@ -131,34 +151,51 @@ static bool has_living_children(void)
 	return waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0;
 }
 
-static void forget_signals(void)
+/* False: the supervisor cannot be used again. */
+static bool finish(struct crew *c, int place, int status)
 {
-	struct signalfd_siginfo child;
+	bool alone;
 
-	while (read(SIGNALS_FD, &child, sizeof(child)) > 0)
-		continue;
+	if (!c->job->state.started && c->job->state.stage == JOB_RUNS)
+		return false; /* killed before it could go, or the runner is gone */
+	alone = !c->incomplete && !has_living_children();
+	c->pid[place] = 0;
+	__atomic_store_n(&c->job->state.place, JOB_NOBODY, __ATOMIC_SEQ_CST);
+	report(c->job, status, alone);
+	return alone;
 }
 
-/* Returns the command's wait status when it has ended, or has been ended with everything. */
-static int watch_over(pid_t command, bool *ret_told_to_end)
+static int place_of(const struct crew *c, pid_t pid)
 {
-	struct pollfd fds[] = {
-		{.fd = SOCKET_FD, .events = POLLRDHUP}, /* its orders are not for us now */
-		{.fd = SIGNALS_FD, .events = POLLIN},
-	};
-	int status;
+	for (int i = 0; i < JOB_PLACES; i++)
+		if (c->pid[i] == pid)
+			return i;
+	return JOB_NOBODY;
+}
 
-	for (;;) {
-		if (poll(fds, 2, -1) > 0 && fds[0].revents) {
-			*ret_told_to_end = true;
-			return tree_end(command);
-		}
-		if (has_ended(command, &status))
-			return status;
-		forget_signals(); /* whoever ends from now on makes it readable again */
-		if (has_ended(command, &status))
-			return status;
+/* Somebody has ended. False: leave. */
+static bool look_after(struct crew *c)
+{
+	struct signalfd_siginfo signals[2]; /* of each there is one at most */
+	int place = current(c), status;
+	pid_t pid;
+
+	/* Whoever ends from now on makes it readable again. */
+	if (read(SIGNALS_FD, signals, sizeof(signals)) < 0 && errno != EAGAIN)
+		return false;
+	if (place >= 0 && has_ended(c->pid[place], &status) && !finish(c, place, status))
+		return false;
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
+		place = place_of(c, pid);
+		if (place < 0)
+			continue;
+		c->pid[place] = 0;
+		if (place != current(c))
+			c->incomplete = true;
+		else if (!finish(c, place, status))
+			return false;
 	}
+	return !c->incomplete || current(c) >= 0;
 }
 
 static int become_command(void *arg)
@@ -174,58 +211,95 @@ static int become_command(void *arg)
 static pid_t make_process(struct command *c)
 {
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-	pid_t pid = fork();
+	pid_t pid = (pid_t)syscall(SYS_clone, WAITER_SIGNAL, NULL, NULL, NULL, NULL);
 
 	if (pid == 0)
 		become_command(c);
 	return pid;
 #else
-	static char stack[STACK_SIZE] __attribute__((aligned(64)));
+	static char stack[JOB_PLACES][STACK_SIZE] __attribute__((aligned(64)));
 
-	return clone(become_command, stack + STACK_SIZE, CLONE_VM | SIGCHLD, c);
+	return clone(become_command, stack[c->place] + STACK_SIZE, CLONE_VM | WAITER_SIGNAL, c);
 #endif
 }
 
-/* True if another can follow. */
-static bool do_job(struct job *job, int out, int err)
+/* The runner's order to have one more process wait. False: there will be none. */
+static bool get_ready(struct crew *c)
 {
-	struct command c = {job, getpid(), SOCKET_FD, out, err};
-	bool told_to_end = false, alone;
-	pid_t pid = make_process(&c);
-	int status = 0;
+	static struct command command[JOB_PLACES];
+	int pipes[2], place = order_receive(ORDERS_FD, pipes, 2);
 
-	close(out);
-	close(err);
-	if (pid < 0) {
-		job->state.error = errno;
-		job->state.stage = JOB_NO_EXEC;
-	} else {
-		status = watch_over(pid, &told_to_end);
-		if (!job->state.started && job->state.stage == JOB_RUNS)
-			return false; /* killed while it waited, or the runner is gone */
+	if (place < 0 || place >= JOB_PLACES)
+		return false;
+	command[place] =
+		(struct command){c->job, getpid(), (unsigned)place, INPUT_FD, pipes[0], pipes[1]};
+	c->pid[place] = make_process(&command[place]);
+	if (c->pid[place] < 0) {
+		c->job->state.error = errno;
+		c->job->state.stage = JOB_NO_EXEC;
+		c->pid[place] = 0;
+		report(c->job, 0, false);
+		return false;
 	}
-	alone = !has_living_children();
-	report(job, status, alone);
-	return alone && !told_to_end;
+	close(pipes[0]);
+	close(pipes[1]);
+	return true;
 }
 
-_Noreturn void supervisor_live(int socket, struct job *job)
+/* Who still waits does so in vain. What the command has left behind goes on without us. */
+static void dismiss(const struct crew *c)
 {
-	int pipes[2];
+	for (int i = 0; i < JOB_PLACES; i++)
+		if (c->pid[i] > 0) {
+			kill(c->pid[i], SIGKILL);
+			waitpid(c->pid[i], NULL, __WALL);
+		}
+}
+
+/* What the runner does if it wants an end to everything, or has come to one itself. */
+static void end_all(struct crew *c)
+{
+	int place = current(c), status;
+
+	if (place < 0)
+		return;
+	status = tree_end(c->pid[place]);
+	memset(c->pid, 0, sizeof(c->pid)); /* with all others */
+	if (c->job->state.started || c->job->state.stage != JOB_RUNS)
+		report(c->job, status, true);
+}
+
+static void work(struct crew *c)
+{
+	struct pollfd fds[] = {
+		{.fd = ORDERS_FD, .events = POLLIN | POLLRDHUP},
+		{.fd = SIGNALS_FD, .events = POLLIN},
+	};
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[0].revents & ~POLLIN) {
+			end_all(c);
+			return;
+		}
+		if ((fds[1].revents && !look_after(c)) || (fds[0].revents && !get_ready(c)))
+			return;
+	}
+}
+
+_Noreturn void supervisor_live(int orders, int input, struct job *job)
+{
+	struct crew crew = {.job = job};
 
 	set_signals();
-	set_fds(socket);
+	set_fds(orders, input);
 	setsid();
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	allow_oom_kill();
 	if (have_files_limit)
 		setrlimit(RLIMIT_NOFILE, &files_limit);
-	while (order_receive(SOCKET_FD, ORDER_GET_READY, pipes, 2) == 0) {
-		forget_signals();
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			continue; /* what the last command has left */
-		if (!do_job(job, pipes[0], pipes[1]))
-			break;
-	}
+	work(&crew);
+	dismiss(&crew);
 	_exit(0);
 }

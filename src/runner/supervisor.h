@@ -6,8 +6,8 @@
 /* Remembers the limits that commands are to have, before the runner changes its own. */
 void supervisor_keep_limits(void);
 
-/* What a newly forked process does from now on. socket: to the runner. */
-_Noreturn void supervisor_live(int socket, struct job *job);
+/* What a newly forked process does from now on. orders, input: sockets from the runner. */
+_Noreturn void supervisor_live(int orders, int input, struct job *job);
 
 /* Closes every fd from this one on. */
 void close_from(unsigned first);

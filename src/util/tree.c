@@ -91,7 +91,8 @@ int tree_end(pid_t command)
 	for (;;) {
 		kill_children();
 		/* The orphans of whoever dies now come to us for the next round. */
-		for (int flags = 0; (pid = waitpid(-1, &status, flags)) > 0; flags = WNOHANG)
+		for (int flags = __WALL; (pid = waitpid(-1, &status, flags)) > 0;
+			flags = __WALL | WNOHANG)
 			if (pid == command)
 				ended = status;
 		if (pid < 0 && errno == ECHILD)

@@ -1,5 +1,6 @@
 #include "runner-peer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -324,4 +325,29 @@ void job_order(struct peer *p, struct job *j, const struct wire_msg *m)
 
 	order.id = j->id;
 	peer_send(p, &order, NULL, 0);
+}
+
+int process_children(pid_t parent, pid_t *ret, int n)
+{
+	char path[300], line[512], *after;
+	struct dirent *entry;
+	DIR *d = opendir("/proc");
+	int found = 0, ppid;
+
+	while (d && (entry = readdir(d))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+		f = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? fopen(path, "r") : NULL;
+		if (!f)
+			continue;
+		after = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+		fclose(f);
+		if (after && after[2] != 'Z' && sscanf(after + 3, "%d", &ppid) == 1 &&
+			ppid == parent && found < n)
+			ret[found++] = atoi(entry->d_name);
+	}
+	if (d)
+		closedir(d);
+	return found;
 }

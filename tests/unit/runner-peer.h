@@ -64,6 +64,8 @@ void pause_ms(int ms);
 /* Waits for it to become true, for a while. */
 bool wait_until(bool (*is_so)(const void *arg), const void *arg);
 bool process_gone(const void *pid); /* const pid_t * */
+/* Its living children, at most n; those of the runner are the supervisors. Returns how many. */
+int process_children(pid_t parent, pid_t *ret, int n);
 
 #define ARGV(...)  ((const char *const[]){__VA_ARGS__, NULL})
 #define SH(script) ARGV("/bin/sh", "-c", script)

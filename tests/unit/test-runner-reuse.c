@@ -1,6 +1,5 @@
 /* Supervisors that were made ahead of need, and are used again. As root. */
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -88,44 +87,18 @@ static void test_clean(void)
 	job_free(&j);
 }
 
-/* The runner's children, all of them supervisors; or a process's children, at most n. */
-static int children(pid_t parent, pid_t *ret, int n)
-{
-	char path[300], line[512], *after;
-	struct dirent *entry;
-	DIR *d = opendir("/proc");
-	int found = 0, ppid;
-
-	while (d && (entry = readdir(d))) {
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
-		f = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? fopen(path, "r") : NULL;
-		if (!f)
-			continue;
-		after = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-		fclose(f);
-		if (after && after[2] != 'Z' && sscanf(after + 3, "%d", &ppid) == 1 &&
-			ppid == parent && found < n)
-			ret[found++] = atoi(entry->d_name);
-	}
-	if (d)
-		closedir(d);
-	return found;
-}
-
 static bool has_child(const void *pid)
 {
 	pid_t found;
 
-	return children(*(const pid_t *)pid, &found, 1) == 1;
+	return process_children(*(const pid_t *)pid, &found, 1) == 1;
 }
 
 static bool has_few(const void *pid)
 {
 	pid_t found[300];
 
-	return children(*(const pid_t *)pid, found, 300) <= 4;
+	return process_children(*(const pid_t *)pid, found, 300) <= 4;
 }
 
 static bool has_many(const void *pid)
@@ -140,7 +113,7 @@ static void test_killed_while_idle(void)
 	int n;
 
 	OK(wait_until(has_few, &peer.pid));
-	n = children(peer.pid, idle, 16);
+	n = process_children(peer.pid, idle, 16);
 	OK(n >= 1);
 	for (int i = 0; i < n; i++)
 		kill(idle[i], SIGKILL);
@@ -151,9 +124,9 @@ static void test_killed_while_idle(void)
 	OK(exited(&j, 3));
 	job_free(&j);
 	OK(wait_until(has_child, &peer.pid));
-	n = children(peer.pid, idle, 16);
+	n = process_children(peer.pid, idle, 16);
 	for (int i = 0; i < n; i++) {
-		if (wait_until(has_child, &idle[i]) && children(idle[i], &waiting, 1) == 1)
+		if (wait_until(has_child, &idle[i]) && process_children(idle[i], &waiting, 1) == 1)
 			kill(waiting, SIGKILL);
 		OK(wait_until(process_gone, &idle[i]));
 	}
@@ -212,7 +185,7 @@ static void test_bounded(void)
 static void test_end(void)
 {
 	pid_t idle[16];
-	int n = children(peer.pid, idle, 16);
+	int n = process_children(peer.pid, idle, 16);
 	bool gone = true;
 
 	peer_stop(&peer);
