@@ -4,6 +4,7 @@
 
 #include "util/auto.h"
 #include "util/buf.h"
+#include "util/str.h"
 
 enum {
 	CONNECT_S = 30,
@@ -44,10 +45,12 @@ void download_close(struct download *d)
 static bool set_up(struct download *d, const char *url)
 {
 	CURL *c = d->easy;
+	/* Nobody on the way may lead us to a place that cannot prove who it is. */
+	const char *onward = str_starts(url, "https://") ? "https" : "http,https";
 
 	return curl_easy_setopt(c, CURLOPT_URL, url) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-	       curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+	       curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, onward) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_MAXREDIRS, 8L) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L) == CURLE_OK &&
