@@ -467,11 +467,19 @@ static bool is_at_rest(const void *arg)
 	       process_children(supervisor[0], waiting, 8) == 4;
 }
 
+static bool few_supervisors(const void *arg)
+{
+	pid_t supervisors[16];
+
+	(void)arg;
+	return process_children(peer.pid, supervisors, 16) < 16;
+}
+
 /* How many supervisors are at hand depends on what went before, so all make way for a new one. */
 static bool rest(void)
 {
 	pid_t supervisors[16];
-	bool gone = true;
+	bool gone = wait_until(few_supervisors, NULL); /* those of no use leave by themselves */
 
 	for (int i = process_children(peer.pid, supervisors, 16); i > 0; i--) {
 		kill(supervisors[i - 1], SIGKILL);
