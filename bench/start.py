@@ -18,6 +18,7 @@ TINY = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "nics": []}]}
 DEBIAN = {"vms": [{"source": "debian12", "ram_mb": 512, "vcpus": 1}]}
 CLONES = (1, 8, 32)
 QMP, AGENT, RUNNER, CONSOLE, RAM = 10, 11, 12, 13, 21  # as in src/driver/qemu-args.h
+OUT_OF_THE_WAY = 900
 
 
 def cold(spec: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +40,8 @@ class Bare:
         high = {n: os.dup(fd) for n, fd in files.items()}
 
         def arrange() -> None:
-            moved = {n: os.dup2(fd, 200 + n) for n, fd in high.items()}
+            # out of the way of each other, and of what 32 of us have open
+            moved = {n: os.dup2(fd, OUT_OF_THE_WAY + n) for n, fd in high.items()}
             for n, fd in moved.items():
                 os.dup2(fd, n)
 
@@ -48,6 +50,11 @@ class Bare:
         )
         for fd in high.values():
             os.close(fd)
+        for n, fd in files.items():
+            if n not in pairs and n != RAM:
+                os.close(fd)
+        for _, theirs in pairs.values():
+            theirs.close()  # so that the end of QEMU is seen
         self.qmp, self.agent = pairs[QMP][0], pairs[AGENT][0]
         self.pairs = pairs
         self.lines = self.qmp.makefile("rb")
@@ -88,9 +95,8 @@ class Bare:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        for ours, theirs in self.pairs.values():
+        for ours, _ in self.pairs.values():
             ours.close()
-            theirs.close()
 
 
 def load(template: Path) -> int:
