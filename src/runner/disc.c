@@ -20,7 +20,8 @@ enum {
 	DRIVES = 16,
 	PIECE = 256 * 1024,
 	/* A drive needs a moment to see that it has another disc; a guest that has just been
-	 * started, to see that it has a drive. */
+	 * started, to see that it has a drive. The kernel looks when the drive is opened, and tells
+	 * nobody before: so it is opened now and then. */
 	LOOKS = 50,
 	PAUSE_MS = 100,
 };

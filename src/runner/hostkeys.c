@@ -107,7 +107,8 @@ static char state_of(int pid)
 	return end && end[1] ? end[2] : 0;
 }
 
-/* In a process of its own: sshd gets its priority back when it has come to rest. */
+/* In a process of its own: sshd gets its priority back when it has come to rest. Nothing tells that
+ * of another process, so it is looked at now and then. */
 static void await_rest(int pid, int priority)
 {
 	static const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
