@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What `moat-guest take` ends with if no drive has the disc (runner/disc.h). */
+enum { TAKE_NO_DISC = 4 };
+
 /* CRC-32 as in zip files; crc: 0, or of what came before. */
 uint32_t armour_crc(uint32_t crc, const void *p, size_t n);
 

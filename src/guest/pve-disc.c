@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "guest/armour.h"
 #include "util/auto.h"
 #include "util/iso.h"
 #include "util/lock.h"
@@ -16,7 +17,6 @@
 #include "util/str.h"
 
 enum {
-	NO_DISC = 4, /* exit status of moat-guest, see runner/disc.h */
 	CLEANUP_S = 60,
 	INSERTS = 2, /* some kernels miss the first change after their start */
 };
@@ -236,7 +236,7 @@ static int let_copy(struct disc *k, const struct op *op, const struct pve_cargo 
 
 		return op_check(op, &now) < 0 ? -1 : 1;
 	}
-	if (x.code == NO_DISC) {
+	if (x.code == TAKE_NO_DISC) {
 		say_failed(&x, e);
 		return 1;
 	}

@@ -12,5 +12,4 @@
  *
  * Exit status: 0 if it is there and right, TAKE_NO_DISC, or ONCE_BAD.
  */
-enum { TAKE_NO_DISC = 4 };
 int take_main(int argc, char **argv);
