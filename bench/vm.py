@@ -110,8 +110,9 @@ class BenchVm:
         self.wire = Wire(self.home)
 
     def exec(self, *argv: str) -> None:
+        # As root: so do the agent's.
         request = self.wire.request(
-            "exec", {"sandbox": self.sandbox, "argv": list(argv), "capture": True}
+            "exec", {"sandbox": self.sandbox, "argv": list(argv), "user": "root", "capture": True}
         )
         final = self.wire.final(request)
         assert final["type"] == "result", final

@@ -129,6 +129,7 @@ static void report(const struct job *job, int status, bool alone)
 	/* Fails only if the runner is gone; the next thing read from the socket tells. */
 	if (send(ORDERS_FD, &r, sizeof(r), MSG_NOSIGNAL) < 0)
 		return;
+	sched_yield(); /* somebody waits for the answer, nobody for what we do next */
 }
 
 /* Leaves it to be reaped later: that takes time, and the runner is waiting to hear of it. */
@@ -180,10 +181,10 @@ static bool look_after(struct crew *c)
 	int place = current(c), status;
 	pid_t pid;
 
+	if (place >= 0 && has_ended(c->pid[place], &status) && !finish(c, place, status))
+		return false;
 	/* Whoever ends from now on makes it readable again. */
 	if (read(SIGNALS_FD, signals, sizeof(signals)) < 0 && errno != EAGAIN)
-		return false;
-	if (place >= 0 && has_ended(c->pid[place], &status) && !finish(c, place, status))
 		return false;
 	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
 		place = place_of(c, pid);
