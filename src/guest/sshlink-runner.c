@@ -43,12 +43,16 @@ enum {
 	"rm -f \"$n\"; echo \"moat:run:$r\"; exec \"$f\" serve -; done 2>/dev/null; "              \
 	"rm -f \"$n\"; echo \"moat:no:it cannot be run from any of: $d\"; exit 1"
 
-/* sudo is slow in a small guest: it is asked once whether it would, and then does everything. */
+/*
+ * sudo is slow in a small guest: it is not asked first whether it would. If it will not, or is not
+ * there, we are told, and let the command go on without.
+ */
 static const char command[] =
 	"exec sh -c '"
-	"if [ \"$(id -u)\" = 0 ]; then unset SUDO_UID; exec sh -c \"$1\" sh root; "
-	"elif sudo -n true </dev/null >/dev/null 2>&1; then exec sudo -n sh -c \"$1\" sh root; fi; "
-	"unset SUDO_UID; exec sh -c \"$1\" sh user' sh '" SCRIPT "'";
+	"if [ \"$(id -u)\" = 0 ]; then unset SUDO_UID; exec sh -c \"$1\" sh root; fi; "
+	"sudo -n sh -c \"$1\" sh root 2>/dev/null; "
+	"case $? in 1 | 127) unset SUDO_UID; echo moat:nosudo; read go && "
+	"exec sh -c \"$1\" sh user;; esac' sh '" SCRIPT "'";
 
 /* ---- SFTP ---- */
 
@@ -216,10 +220,17 @@ static int next_word(struct sshlink *l, const struct op *op, struct buf *in, cha
 	}
 }
 
+/* What the command waits for. */
+static int let_go(struct sshlink *l, const struct op *op, struct err *e)
+{
+	static const uint8_t go[] = "go\n";
+
+	return sshlink_write(l, op, l->channel, (struct bytes){go, sizeof(go) - 1}, e);
+}
+
 static int upload_runner(struct sshlink *l, const struct op *op, const char *runner_path,
 	const char *file, struct err *e)
 {
-	static const uint8_t go[] = "go\n";
 	auto_free char *content = NULL;
 	size_t size = 0;
 
@@ -230,7 +241,7 @@ static int upload_runner(struct sshlink *l, const struct op *op, const char *run
 	op_progress(op, 0, 0, "installing the runner in the guest");
 	if (sshlink_put(l, op, file, (struct bytes){(uint8_t *)content, size}, e) < 0)
 		return -1;
-	return sshlink_write(l, op, l->channel, (struct bytes){go, sizeof(go) - 1}, e);
+	return let_go(l, op, e);
 }
 
 static int start(struct sshlink *l, const struct op *op, const char *runner_path, bool *ret_as_root,
@@ -247,6 +258,9 @@ static int start(struct sshlink *l, const struct op *op, const char *runner_path
 	if (rc != SSH_OK)
 		return rc == SSH_AGAIN ? -1 : sshlink_fail(l, "SSH command", e);
 	if (next_word(l, op, &in, word, sizeof(word), e) < 0)
+		return -1;
+	if (strcmp(word, "nosudo") == 0 &&
+		(let_go(l, op, e) < 0 || next_word(l, op, &in, word, sizeof(word), e) < 0))
 		return -1;
 	if (str_starts(word, "put:") && (upload_runner(l, op, runner_path, word + 4, e) < 0 ||
 						next_word(l, op, &in, word, sizeof(word), e) < 0))

@@ -112,13 +112,29 @@ async def test_ssh_and_vs_code(
         assert done.stdout == b"vagrant\n", done.stderr
 
 
+def cut_connection(home: VagrantHome, lab: str, user: str) -> None:
+    cut = "ps | awk '/[s]shd: vagrant/ { print $1 }' | xargs kill"
+    home.run("exec", "-u", user, lab, "--", "sh", "-c", cut, timeout=TIMEOUT)
+
+
 def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
     slow = home.start("exec", lab, "--", "sleep", "1000")
     home.wait_until(lambda: "sleep 1000" in home.exec(lab, "ps"), "the command should run")
-    cut = "ps | awk '/[s]shd: vagrant/ { print $1 }' | xargs kill"
-    home.run("exec", "-u", "root", lab, "--", "sh", "-c", cut, timeout=TIMEOUT)
+    cut_connection(home, lab, "root")
     assert slow.wait(TIMEOUT) != 0
     assert home.exec(lab, "echo", "again") == "again"
+
+
+def test_a_user_without_sudo(home: VagrantHome, lab: str) -> None:
+    """Commands run as that user, and as nobody else."""
+    away = "mv /etc/sudoers /etc/away; (until [ -e /tmp/back ]; do sleep 1; done; mv /etc/away /etc/sudoers) &"
+    home.ok("exec", "-u", "root", lab, "--", "sh", "-c", away, timeout=TIMEOUT)
+    cut_connection(home, lab, "root")
+    assert home.exec(lab, "whoami") == "vagrant"
+    assert "root" in home.fails("exec", "-u", "root", lab, "--", "true", timeout=TIMEOUT)
+    home.exec(lab, "sh", "-c", "touch /tmp/back; until sudo -n true; do sleep 1; done")
+    cut_connection(home, lab, "vagrant")
+    assert home.ok("exec", "-u", "root", lab, "--", "whoami", timeout=TIMEOUT) == "root"
 
 
 def test_snapshots(home: VagrantHome, lab: str) -> None:
