@@ -127,7 +127,8 @@ def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
 
 def test_a_user_without_sudo(home: VagrantHome, lab: str) -> None:
     """Commands run as that user, and as nobody else."""
-    away = "mv /etc/sudoers /etc/away; (until [ -e /tmp/back ]; do sleep 1; done; mv /etc/away /etc/sudoers) &"
+    back = "until [ -e /tmp/back ]; do sleep 1; done; mv /etc/away /etc/sudoers"
+    away = f"mv /etc/sudoers /etc/away; ({back}) &"
     home.ok("exec", "-u", "root", lab, "--", "sh", "-c", away, timeout=TIMEOUT)
     cut_connection(home, lab, "root")
     assert home.exec(lab, "whoami") == "vagrant"
