@@ -120,10 +120,14 @@ static void on_news(void *arg, struct vagrant_report *r)
 		op_progress(a->op, 0, 0, "%s", r->progress);
 	for (unsigned i = 0; i < r->n_machines; i++) {
 		const struct vagrant_machine *m = &r->machines[i];
-		struct vagrant_vm *vm;
+		struct vagrant_vm *vm = find_vm(a->b, m->name);
 
-		if (!m->ssh.port || find_vm(a->b, m->name))
+		if (!m->ssh.port)
 			continue;
+		if (vm) {
+			vagrant_vm_told(vm, &m->ssh); /* it may have got a key of its own since */
+			continue;
+		}
 		vm = add_vm(a->b, m, &ignored);
 		if (vm)
 			warm_up(a, vm);
@@ -168,6 +172,8 @@ int vagrant_box_up(
 			rc = -1;
 	if (rc == 0)
 		rc = vagrant_box_spec(b, req->spec, e);
+	for (unsigned i = 0; i < b->n_vms; i++)
+		vagrant_vm_made(b->vms[i]);
 	cool_down(a, rc < 0);
 	return rc;
 }

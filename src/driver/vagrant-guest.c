@@ -19,6 +19,8 @@
 #include "util/str.h"
 
 #define AGAIN         1.0 /* seconds between attempts to connect */
+#define SOON          0.5 /* the same while Vagrant waits for the machine, too */
+#define SOON_SECONDS  10.0
 #define RUNNER_S      120.0
 #define CLOCK_SECONDS 30.0
 
@@ -28,6 +30,7 @@ int vagrant_vm_init(
 	struct vagrant_vm *vm, const struct vagrant_machine *m, const char *name, struct err *e)
 {
 	pthread_mutex_init(&vm->mu, NULL);
+	vm->being_made = true;
 	vm->ssh = m->ssh;
 	memcpy(vm->provider, m->provider, sizeof(vm->provider));
 	return ways_init(&vm->ways, &vagrant_ways, vm, e) < 0 ||
@@ -47,6 +50,20 @@ void vagrant_vm_free(struct vagrant_vm *vm)
 	free(vm->alias);
 }
 
+void vagrant_vm_told(struct vagrant_vm *vm, const struct vagrant_ssh *ssh)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	vm->ssh = *ssh;
+}
+
+void vagrant_vm_made(struct vagrant_vm *vm)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	vm->being_made = false;
+}
+
 /* ---- connecting ---- */
 
 static void set_dead(struct vagrant_vm *vm, const struct err *why)
@@ -57,11 +74,12 @@ static void set_dead(struct vagrant_vm *vm, const struct err *why)
 	vm->death = *why;
 }
 
+/* With the key that it must have: any, as long as it may still have to make its own. */
 static struct vagrant_ssh ssh_of(struct vagrant_vm *vm, char host_key[SSHLINK_HOST_KEY_MAX])
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
-	memcpy(host_key, vm->host_key, SSHLINK_HOST_KEY_MAX);
+	snprintf(host_key, SSHLINK_HOST_KEY_MAX, "%s", vm->being_made ? "" : vm->host_key);
 	return vm->ssh;
 }
 
@@ -118,6 +136,34 @@ static int connect_once(
 	return 0;
 }
 
+static bool is_being_made(struct vagrant_vm *vm)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	return vm->being_made;
+}
+
+/*
+ * While Vagrant makes the machine: it is not asked anything, and an attempt that leads nowhere,
+ * since the guest has yet to boot, must not be in the way of the next. 1: connected; 0: Vagrant has
+ * finished.
+ */
+static int connect_soon(
+	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
+{
+	while (is_being_made(vm)) {
+		struct op attempt = op_within(op, SOON_SECONDS);
+
+		if (connect_once(vm, &attempt, ret, e) == 0)
+			return 1;
+		if (e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT)
+			return -1;
+		if (op_pause(op, SOON, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 /*
  * A machine that does not answer may be booting, may have another address since, or may be off:
  * Vagrant knows.
@@ -128,7 +174,10 @@ static int connect_to(
 	struct op boot = op_within(op, vm->boot_timeout);
 	char unused[SSHLINK_HOST_KEY_MAX];
 	struct err last;
+	int soon = connect_soon(vm, &boot, ret, e);
 
+	if (soon)
+		return soon < 0 ? -1 : 0;
 	if (!ssh_of(vm, unused).port && ask_vagrant(vm, op, e) < 0)
 		return -1;
 	for (;;) {

@@ -3,7 +3,7 @@
 /*
  * Ruby that our Vagrant processes load instead of the Vagrantfile, and that loads it. It adds to
  * `vagrant up`, and changes no machine: a line of machine-readable output that says how a machine
- * is reached, as soon as it can be; a lock around the moment when a box is taken into the
+ * is reached, as soon as that is known, and again when Vagrant itself has reached it; a lock around the moment when a box is taken into the
  * hypervisor's storage, where a second process could meet half an image; and, with libvirt, a note
  * of the name that a machine will have (VAGRANT_NOTES). `vagrant destroy` looks for that one if
  * Vagrant was killed before it wrote down the machine itself.
@@ -141,6 +141,7 @@ const char vagrant_helper[] =
 	"    class Plugin < Vagrant.plugin('2')\n"
 	"      name 'moat'\n"
 	"      action_hook(:moat, :machine_action_up) do |hook|\n"
+	"        hook.before(Vagrant::Action::Builtin::WaitForCommunicator, Tell)\n"
 	"        hook.after(Vagrant::Action::Builtin::WaitForCommunicator, Tell)\n"
 	"        if ENV['MOAT_BOX_LOCKS']\n"
 	"          hook.before(Vagrant::Action::Builtin::HandleBox, Enter)\n"

@@ -118,6 +118,7 @@ struct vagrant_vm {
 	pthread_mutex_t mu; /* guards all below */
 	enum box_vm_state state;
 	struct err death;
+	bool being_made; /* `vagrant up` has not ended */
 	struct vagrant_ssh ssh;
 	char host_key[128]; /* as it was at the first connection; "" before */
 };
@@ -125,6 +126,9 @@ struct vagrant_vm {
 int vagrant_vm_init(
 	struct vagrant_vm *vm, const struct vagrant_machine *m, const char *name, struct err *e);
 void vagrant_vm_free(struct vagrant_vm *vm);
+/* While it is being made: what Vagrant says of how it is reached; and when it has been made. */
+void vagrant_vm_told(struct vagrant_vm *vm, const struct vagrant_ssh *ssh);
+void vagrant_vm_made(struct vagrant_vm *vm);
 extern const struct ways_ops vagrant_ways; /* a struct sshlink_bridge is below a guest */
 /* Puts the guest's clock right: after a restore it is behind. */
 int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e);
