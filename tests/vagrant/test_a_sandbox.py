@@ -118,6 +118,9 @@ def cut_connection(home: VagrantHome, lab: str, user: str) -> None:
 
 
 def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
+    """With another key than the first one: see `insert_key` in Vagrantfile.lab."""
+    place = Path(home.sandbox(lab)["vms"][0]["place"])
+    assert "insecure" not in (place / ".moat-ssh" / f"moat-{lab}-attacker").read_text()
     slow = home.start("exec", lab, "--", "sleep", "1000")
     home.wait_until(lambda: "sleep 1000" in home.exec(lab, "ps"), "the command should run")
     cut_connection(home, lab, "root")
