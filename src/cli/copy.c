@@ -87,6 +87,9 @@ int copy_base(const char *path, char **ret, struct err *e)
 
 	if (str_dup(path, &copy, e) < 0)
 		return -1;
+	if (isalpha((unsigned char)copy[0]) && copy[1] == ':' && copy[2] == '\\') /* Windows' */
+		for (char *p = copy; *p; p++)
+			*p = *p == '\\' ? '/' : *p;
 	while (len && copy[len - 1] == '/')
 		copy[--len] = 0;
 	base = strrchr(copy, '/') ? strrchr(copy, '/') + 1 : copy;

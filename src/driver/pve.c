@@ -456,7 +456,7 @@ static void pve_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 
 	*ret = (struct box_vm_info){.state = vm->state,
 		.image = source_name(&vm->spec->source),
-		.user = vm->spec->user ? vm->spec->user : "root",
+		.user = spec_user(vm->spec->user, vm->windows),
 		.accelerator = "",
 		.way = vm->guest ? guest_way(vm->guest) : "",
 		.console = vm->console_url,

@@ -438,7 +438,7 @@ static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 
 	*ret = (struct box_vm_info){.state = vm->state,
 		.image = qemu_source_name(&vm->spec->source),
-		.user = vm->user ? vm->user : "root",
+		.user = spec_user(vm->user, spec_os_is_windows(vm->spec->os_type)),
 		.accelerator = vm->kvm ? "kvm" : "tcg",
 		.way = way,
 		.pid = (int)vm->proc.pid,

@@ -12,6 +12,7 @@ struct agent {
 	struct guest base; /* first */
 	struct qga *q;
 	struct turn turn;
+	char stale[20]; /* Windows: id of a script that is still in the guest, or empty */
 };
 
 static inline struct agent *agent_of(struct guest *g)

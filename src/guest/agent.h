@@ -1,9 +1,10 @@
 /*
  * agent.h - the way into a guest where our runner cannot run: the plain guest agent, with a POSIX
- * shell on Linux, with nothing on Windows. Slower, one operation at a time, output delivered at the
+ * shell on Linux, with cmd on Windows. Slower, one operation at a time, output delivered at the
  * end, no terminal, no signals; input of at most 8 MiB; text arguments must be UTF-8.
  *
- * On Windows there are exec (without user, directory, environment), read and write, no more.
+ * On Windows everything is done as SYSTEM; there are no links, no modes, and files may have any
+ * size.
  */
 #pragma once
 

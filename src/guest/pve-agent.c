@@ -151,16 +151,12 @@ static bool is_set(const json_t *flag)
 int pve_parse_status(const json_t *value, struct qga_exit *ret, struct err *e)
 {
 	auto_qga_exit struct qga_exit x = {0};
-	json_int_t code, sig;
 
 	if (!json_is_object(value))
 		return err_set(e, ERR_UNAVAILABLE, "the guest agent sent no status");
 	if (!is_set(json_object_get(value, "exited")))
 		return 0;
-	code = json_integer_value(json_object_get(value, "exitcode"));
-	sig = json_integer_value(json_object_get(value, "signal"));
-	x.signal = sig > 0 && sig < 128 ? (int)sig : 0;
-	x.code = x.signal ? 128 + x.signal : (int)(code & 0x7fffffff);
+	qga_set_end(&x, value);
 	x.out_cut = is_set(json_object_get(value, "out-truncated"));
 	x.err_cut = is_set(json_object_get(value, "err-truncated"));
 	if (add_latin1(&x.out, json_object_get(value, "out-data"), e) < 0 ||

@@ -18,7 +18,7 @@ static const char unpack_script[] =
 	"  rm -f \"$p.$1.$i\"; i=$((i+1)); done >\"$p.$1\"; }\n"
 	"j s $2; j i $3; exec <\"$p.i\"; rm -f \"$p.i\"; . \"$p.s\"\n";
 
-enum { OUTPUT_MAX = 1024 * 1024, RANDOM_BYTES = 8 };
+enum { OUTPUT_MAX = 1024 * 1024, RANDOM_BYTES = 8, TRIES = 5 };
 
 int pve_latin1(const char *p, size_t n, struct buf *ret, struct err *e)
 {
@@ -155,15 +155,31 @@ static int start_plain(struct pve_agent *a, const struct op *op, const struct st
 	return pve_agent_exec(a, op, (const char *const *)argv.v, text, ret_pid, e);
 }
 
-/* The program is missing: that is for the guest to say, and for us to guess. */
-static int no_program(const char *name, struct err *e)
+/*
+ * The program is missing: that is for the guest to say, and for us to guess. (The server trips over
+ * the quotation marks in what the agent of a Linux guest says; there are none in Windows.)
+ */
+static int no_program(const struct pve_door *d, const char *name, struct err *e)
 {
 	char safe[200];
 
-	if (e->sys != 596)
+	if (e->sys != 596 || d->windows)
 		return -1;
 	str_escape(name, strlen(name), safe, sizeof(safe));
 	return err_set(e, ERR_BACKEND, "the guest agent cannot start %s", safe);
+}
+
+static int exec_once(struct pve_door *d, const struct op *op, const struct strv *command,
+	struct bytes input, int64_t *ret_pid, struct err *e)
+{
+	if (fits(command, input))
+		return start_plain(d->agent, op, command, input, ret_pid, e);
+	if (d->windows)
+		return err_set(e, ERR_LIMIT,
+			"at most %d bytes of arguments and %d of input, without NUL, reach a "
+			"Windows guest",
+			PVE_ARGS_MAX, PVE_INPUT_MAX);
+	return start_packed(d->agent, op, command, input, ret_pid, e);
 }
 
 static int door_exec_start(
@@ -171,20 +187,19 @@ static int door_exec_start(
 {
 	struct pve_door *d = arg;
 	auto_strv struct strv command = {0};
-	int rc;
+	double pause = 0.1;
+	struct err late;
 
 	if (whole_command(req, &command, e) < 0)
 		return -1;
-	if (fits(&command, req->input))
-		rc = start_plain(d->agent, op, &command, req->input, ret_pid, e);
-	else if (d->windows)
-		return err_set(e, ERR_LIMIT,
-			"at most %d bytes of arguments and %d of input, without NUL, reach a "
-			"Windows guest",
-			PVE_ARGS_MAX, PVE_INPUT_MAX);
-	else
-		rc = start_packed(d->agent, op, &command, req->input, ret_pid, e);
-	return rc < 0 ? no_program(req->argv[0], e) : 0;
+	/* Again only if nothing was done. */
+	for (int tries = 1; exec_once(d, op, &command, req->input, ret_pid, e) < 0; tries++) {
+		if (pve_trouble(e) != PVE_AGENT_DOWN || tries == TRIES ||
+			op_pause(op, pause, &late) < 0)
+			return no_program(d, req->argv[0], e);
+		pause *= 2;
+	}
+	return 0;
 }
 
 static int door_exec_wait(void *arg, const struct op *op, int64_t pid, size_t output_max,
@@ -212,62 +227,33 @@ static int door_exec_wait(void *arg, const struct op *op, int64_t pid, size_t ou
 	return 0;
 }
 
-/* Appends the file part to the file path. */
-static int append_file(
-	struct pve_door *d, const struct op *op, const char *path, const char *part, struct err *e)
-{
-	auto_qga_exit struct qga_exit x = {0};
-	auto_free char *sum = NULL;
-	const char *const on_windows[] = {"cmd.exe", "/c", "copy", "/b", "/y", NULL, path, NULL};
-	const char *argv[8];
-	const char *const elsewhere[] = {
-		"/bin/sh", "-c", "cat \"$2\" >>\"$1\" && rm -f \"$2\"", "sh", path, part, NULL};
-	int64_t pid;
-
-	if (str_printf(&sum, e, "%s+%s", path, part) < 0)
-		return -1;
-	memcpy(argv, on_windows, sizeof(on_windows));
-	argv[5] = sum;
-	/* Not run twice: that would append twice. */
-	if (pve_agent_exec(d->agent, op, d->windows ? argv : elsewhere, NULL, &pid, e) < 0 ||
-		door_exec_wait(d, op, pid, OUTPUT_MAX, &x, e) < 0)
-		return -1;
-	return x.code ? err_set(e, ERR_BACKEND, "the guest cannot join the parts of a file") : 0;
-}
-
 static int door_file_write(
 	void *arg, const struct op *op, const char *path, struct bytes content, struct err *e)
 {
 	struct pve_door *d = arg;
-	auto_free char *part = NULL;
-	const char *to = path;
+	auto_free char *name = latin1_str(path, strlen(path), e);
 
-	if (str_printf(&part, e, "%s.moat-part", path) < 0)
+	if (!name)
 		return -1;
-	do {
-		size_t n = content.len < PVE_WRITE_MAX ? content.len : PVE_WRITE_MAX;
-
-		if (pve_agent_write(d->agent, op, to, (struct bytes){content.p, n}, e) < 0 ||
-			(to == part && append_file(d, op, path, part, e) < 0))
-			return -1;
-		content.p += n;
-		content.len -= n;
-		to = part;
-	} while (content.len);
-	return 0;
+	if (content.len > PVE_WRITE_MAX)
+		return err_set(e, ERR_INTERNAL, "%zu bytes are too many for one call", content.len);
+	return pve_agent_write(d->agent, op, name, content, e);
 }
 
 static int door_file_read(void *arg, const struct op *op, const char *path, uint64_t max,
 	int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg, struct err *e)
 {
 	struct pve_door *d = arg;
+	auto_free char *name = latin1_str(path, strlen(path), e);
 	uint64_t offset = 0;
 	int more;
 
+	if (!name)
+		return -1;
 	do {
 		auto_buf struct buf piece = {0};
 
-		more = pve_agent_read(d->agent, op, path, offset, &piece, e);
+		more = pve_agent_read(d->agent, op, name, offset, &piece, e);
 		if (more < 0)
 			return -1;
 		offset += piece.len;
@@ -283,6 +269,8 @@ static int door_file_read(void *arg, const struct op *op, const char *path, uint
 
 static const struct qga_way door_way = {
 	.output_max = OUTPUT_MAX,
+	.input_max = PVE_INPUT_MAX,
+	.write_max = PVE_WRITE_MAX,
 	.exec_start = door_exec_start,
 	.exec_wait = door_exec_wait,
 	.file_write = door_file_write,

@@ -97,11 +97,19 @@ static int get_output(json_t *value, const char *name, size_t max, struct buf *r
 }
 
 /* Windows has 32-bit exit codes; anything beyond is nonsense. */
-static int get_int(json_t *value, const char *name)
+static int get_int(const json_t *value, const char *name)
 {
 	json_int_t v = json_integer_value(json_object_get(value, name));
 
 	return v < INT32_MIN || v > UINT32_MAX ? 255 : (int)(int32_t)v;
+}
+
+void qga_set_end(struct qga_exit *x, const json_t *value)
+{
+	int sig = get_int(value, "signal");
+
+	x->signal = sig > 0 && sig < 128 ? sig : 0;
+	x->code = x->signal ? 128 + x->signal : sig ? sig : get_int(value, "exitcode");
 }
 
 int qga_parse_status(json_t *value, size_t output_max, struct qga_exit *ret, struct err *e)
@@ -117,8 +125,7 @@ int qga_parse_status(json_t *value, size_t output_max, struct qga_exit *ret, str
 		return -1;
 	x.out_cut = json_is_true(json_object_get(value, "out-truncated"));
 	x.err_cut = json_is_true(json_object_get(value, "err-truncated"));
-	x.signal = get_int(value, "signal") & 0x7f;
-	x.code = x.signal ? 128 + x.signal : get_int(value, "exitcode");
+	qga_set_end(&x, value);
 	*ret = x;
 	x = (struct qga_exit){0};
 	return 1;

@@ -28,5 +28,8 @@ int qga_parse_reply(struct bytes line, json_t **ret, struct err *e);
  */
 size_t qga_find_sync(struct bytes in, uint64_t id, size_t *ret_drop);
 
+/* Sets code and signal from the value of guest-exec-status. The agent of Windows calls the status
+ * of a program that crashed (0xC0000005) its signal: that becomes its code. */
+void qga_set_end(struct qga_exit *x, const json_t *value);
 /* The value of guest-exec-status: 1 and *ret if the process has ended, 0 if it runs. */
 int qga_parse_status(json_t *value, size_t output_max, struct qga_exit *ret, struct err *e);

@@ -62,6 +62,17 @@ size_t qga_output_max(const struct qga *q)
 	return q->way ? q->way->output_max : QGA_OUTPUT_MAX;
 }
 
+bool qga_takes_input(const struct qga *q, struct bytes input)
+{
+	return !q->way || !input.len ||
+	       (input.len <= q->way->input_max && !memchr(input.p, 0, input.len));
+}
+
+size_t qga_write_max(const struct qga *q)
+{
+	return q->way ? q->way->write_max : SIZE_MAX;
+}
+
 void qga_close(struct qga *q)
 {
 	if (!q)

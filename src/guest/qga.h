@@ -19,6 +19,8 @@ struct qga;
 struct qga_exec;
 struct qga_way {
 	size_t output_max; /* of each stream of a command */
+	size_t input_max;  /* of stdin, without NUL in it */
+	size_t write_max;  /* bytes of a file in one call of file_write */
 	int (*exec_start)(void *arg, const struct op *op, const struct qga_exec *req,
 		int64_t *ret_pid, struct err *e);
 	int (*exec_wait)(void *arg, const struct op *op, int64_t pid, size_t output_max,
@@ -34,6 +36,10 @@ int qga_open_way(const struct qga_way *way, void *arg, struct qga **ret, struct 
 const struct qga_way *qga_way_of(const struct qga *q, void **ret_arg);
 /* How much output of a command, each stream, can be had. */
 size_t qga_output_max(const struct qga *q);
+/* Whether these bytes can be a command's stdin; those that cannot may go by a file. */
+bool qga_takes_input(const struct qga *q, struct bytes input);
+/* How much qga_file_write takes at once. */
+size_t qga_write_max(const struct qga *q);
 
 /* Borrows fd, a connected stream socket. Sends nothing yet. */
 int qga_open(int fd, struct qga **ret, struct err *e);
@@ -73,7 +79,8 @@ int qga_exec_wait(struct qga *q, const struct op *op, int64_t pid, size_t output
 int qga_exec(struct qga *q, const struct op *op, const struct qga_exec *req, struct qga_exit *ret,
 	struct err *e);
 
-/* Whole files as the agent's user. The sink is called with pieces as they come. */
+/* Whole files, of up to qga_write_max bytes, as the agent's user. The sink is called with pieces as
+ * they come. */
 int qga_file_write(
 	struct qga *q, const struct op *op, const char *path, struct bytes content, struct err *e);
 int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t max,

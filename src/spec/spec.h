@@ -186,6 +186,11 @@ const char *spec_os_name(enum spec_os os);
 const char *spec_disk_name(enum spec_disk d);
 const char *spec_nic_name(enum spec_nic n);
 bool spec_os_is_windows(enum spec_os os);
+/* Who commands run as, if nobody says otherwise. user may be NULL. */
+static inline const char *spec_user(const char *user, bool windows)
+{
+	return user ? user : windows ? "SYSTEM" : "root";
+}
 
 /* Case-insensitive, as host names are; NULL if there is none. */
 const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name);

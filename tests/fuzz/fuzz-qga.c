@@ -6,6 +6,7 @@
 #include "guest/agent-parse.h"
 #include "util/base64.h"
 #include "guest/qga-parse.h"
+#include "guest/wincmd.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -81,13 +82,31 @@ static void try_list(struct bytes in)
 		abort();
 }
 
+static void try_windows(struct bytes in)
+{
+	static const char id[] = "0123456789abcdef";
+	struct buf b = {0};
+	struct guest_exit x = {0};
+	size_t used = 0;
+	struct err e;
+
+	wincmd_parse_list(in, count_entry, &used, &e);
+	if (used > in.len)
+		abort();
+	if (buf_add(&b, in.p, in.len, &e) < 0)
+		abort();
+	if (wincmd_parse_not_run(&b, id, "C:\\x", &x) && x.code != 126)
+		abort();
+	buf_free(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct bytes in = {data + 1, size - 1};
 
 	if (size == 0)
 		return 0;
-	switch (data[0] % 5) {
+	switch (data[0] % 6) {
 	case 0:
 		try_reply(in);
 		break;
@@ -99,6 +118,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 3:
 		try_end(in);
+		break;
+	case 5:
+		try_windows(in);
 		break;
 	default:
 		try_list(in);

@@ -8,6 +8,8 @@ import pytest
 from client import Client
 from server import PveServer
 
+from driver import PveHome, instance
+
 # Delays of the genuine server, shortened: what is tested is that they are there.
 SCALE = 0.1
 
@@ -28,3 +30,11 @@ def server(shared: PveServer) -> PveServer:
 @pytest.fixture
 def client(server: PveServer) -> Client:
     return Client(server)
+
+
+@pytest.fixture(scope="module")
+def home(pve: PveServer) -> Iterator[PveHome]:
+    """A moat that knows the module's server."""
+    home = PveHome(instance(pve))
+    yield home
+    home.close()

@@ -25,7 +25,9 @@ SPEC: dict[str, Any] = {
 }
 
 
-def add_template(server: PveServer, vmid: int = TEMPLATE, tags: str = "base;inspect") -> None:
+def add_template(
+    server: PveServer, vmid: int = TEMPLATE, tags: str = "base;inspect", ostype: str = "l26"
+) -> None:
     server.control(
         "add_vm",
         vmid=vmid,
@@ -35,7 +37,7 @@ def add_template(server: PveServer, vmid: int = TEMPLATE, tags: str = "base;insp
             "tags": tags,
             "memory": "1024",
             "cores": 1,
-            "ostype": "l26",
+            "ostype": ostype,
             "scsi0": f"local-lvm:base-{vmid}-disk-0,size=4G",
             "boot": "order=scsi0",
             "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0",

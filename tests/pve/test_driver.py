@@ -26,13 +26,6 @@ def pve() -> Iterator[PveServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def home(pve: PveServer) -> Iterator[PveHome]:
-    home = PveHome(instance(pve))
-    yield home
-    home.close()
-
-
 @pytest.fixture
 def clean(pve: PveServer) -> Iterator[PveServer]:
     """Nothing may be there after the test that was not there before it."""

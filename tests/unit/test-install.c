@@ -191,6 +191,7 @@ static void test_windows(void)
 	struct guest_exit exit = {0};
 	auto_inbox struct inbox *in = NULL;
 	struct guest_stat st = {0};
+	auto_free char *script = NULL;
 	struct peer peer;
 	struct guest *g;
 	struct qga *q;
@@ -201,9 +202,15 @@ static void test_windows(void)
 		abort();
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.code == 5);
 	OK(got.len == 6 && memcmp(buf_data(&got), "outerr", 6) == 0);
-	req.env = env;
+	req.user = "root";
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) < 0 && e.kind == ERR_UNSUPPORTED);
-	OK(guest_mkdir(g, &op, &at, 0, &e) < 0 && e.kind == ERR_UNSUPPORTED);
+	OK(guest_symlink(g, &op, &at, "x", &e) < 0 && e.kind == ERR_UNSUPPORTED);
+	req.user = "SYSTEM";
+	req.env = env;
+	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.code == 0);
+	OK(strncmp(guest.file, "C:\\Windows\\Temp\\moat-", 21) == 0);
+	script = buf_take_str(&guest.content);
+	STR_IS(script, "@echo off\r\nset A=b\r\nipconfig.exe\r\n");
 	io.in = in;
 	inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){(const uint8_t *)"abc", 3}, &e);
 	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);

@@ -12,6 +12,7 @@ from .errors import TaskFailed
 from .formats import split_list
 from .state import Vm
 from .tasks import Task
+from .windows import WindowsAgent
 
 if TYPE_CHECKING:
     from .app import App
@@ -22,7 +23,8 @@ class Machine:
 
     def __init__(self, vm: Vm) -> None:
         self.pid = 20000 + vm.vmid
-        self.agent: Agent = FakeAgent(vm.name())
+        windows = str(vm.config.get("ostype", "")).startswith("w")
+        self.agent: Agent = WindowsAgent(vm.name()) if windows else FakeAgent(vm.name())
         # Set by a test: from when on the agent is there, and whether it has gone.
         self.agent_from = 0.0
         self.agent_gone = False

@@ -1,0 +1,240 @@
+"""A Windows guest on a Proxmox server: its agent and cmd are all there is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lives import named
+from server import PveServer
+
+from driver import PveHome, add_template, left
+from inspect_moat import ProxmoxSandboxEnvironment
+from inspect_moat._proxmox_config import ProxmoxSandboxEnvironmentConfig
+
+PROBE = "C:\\Tools\\My App\\probe.exe"
+# Whatever cmd or a program could take for something else.
+NASTY = [
+    "plain",
+    "two words",
+    "",
+    'say "hi"',
+    'a"b',
+    "50%PATH%100%",
+    "%",
+    "^caret^",
+    "a&b|c<d>e(f)",
+    '"&echo oops&"',
+    "C:\\dir\\",
+    "C:\\a dir\\",
+    'back\\"slash\\\\',
+    "!bang!",
+    "é☃",
+]
+
+
+@pytest.fixture(scope="module")
+def pve() -> Iterator[PveServer]:
+    with PveServer(time_scale=0.1, task_time=0.05) as server:
+        add_template(server, vmid=9001, tags="win;inspect", ostype="win10")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def box(home: PveHome) -> Iterator[str]:
+    source = {"existing_vm_template_tag": "win"}
+    vm = {"source": source, "os_type": "win10", "ram_mb": 512, "vcpus": 1}
+    name = home.up({"driver": "proxmox", "vms": [vm]})
+    yield name
+    home.ok("rm", name)
+
+
+def probe(home: PveHome, box: str, *words: str, **more: Any) -> dict[str, Any]:
+    """What the program in the guest saw."""
+    before = more.pop("options", [])
+    told: dict[str, Any] = json.loads(home.ok("exec", *before, box, "--", PROBE, *words, **more))
+    return told
+
+
+def test_commands_end_as_they_end(home: PveHome, box: str) -> None:
+    assert home.ok("exec", box, "whoami") == "nt authority\\system"
+    done = home.run("exec", box, "--", PROBE, "--exit=7", "--err=oops")
+    assert (done.returncode, done.stderr) == (7, "oops")
+    assert json.loads(done.stdout)["argv"] == ["--exit=7", "--err=oops"]
+    assert home.run("exec", box, "--", "cmd", "/c", "exit 3").returncode == 3
+    crashed = json.loads(home.run("exec", "--json", box, "--", PROBE, "--crash").stdout)
+    assert crashed["exit_code"] & 0xFFFFFFFF == 0xC0000005
+
+
+def test_arguments_arrive_as_they_are(home: PveHome, box: str) -> None:
+    assert probe(home, box, *NASTY)["argv"] == NASTY
+    # Through cmd, which would have made something of nearly all of them.
+    assert probe(home, box, *NASTY, options=["-w", "C:\\Tools"])["argv"] == NASTY
+
+
+def test_directory_and_variables(home: PveHome, box: str) -> None:
+    given = [f"V{i}={text}" for i, text in enumerate(NASTY) if text]
+    options = [word for pair in given for word in ("-e", pair)]
+    told = probe(home, box, options=["-w", "C:/Tools/My App", *options])
+    assert told["cwd"] == "C:\\Tools\\My App"
+    assert {name: told["env"][name] for name in (pair.split("=")[0] for pair in given)} == dict(
+        pair.split("=", 1) for pair in given
+    )
+    # What the guest has of its own is still there.
+    assert told["env"]["SYSTEMROOT"] == "C:\\Windows"
+    done = home.run("exec", "-w", "C:\\nowhere", box, "whoami")
+    assert (done.returncode, "No such file or directory" in done.stderr) == (126, True)
+    done = home.run("exec", "-w", PROBE, box, "whoami")
+    assert (done.returncode, "Not a directory" in done.stderr) == (126, True)
+
+
+def test_commands_of_cmd_itself(home: PveHome, box: str) -> None:
+    assert home.ok("exec", box, "--", "echo", "hello", "100%", "a&b") == "hello 100% a&b"
+    assert "Microsoft Windows" in home.ok("exec", box, "ver")
+    assert home.run("exec", box, "--", "exit", "5").returncode == 5
+    assert home.ok("exec", box, "--", "cmd", "/c", "echo one & echo two").split() == ["one", "two"]
+
+
+def test_what_does_not_run(home: PveHome, box: str) -> None:
+    for program in ("sh", "/bin/sh", "no-such-program", "C:\\Tools\\none.exe"):
+        done = home.run("exec", box, "--", program, "-c", "true")
+        assert (done.returncode, "No such file" in done.stderr) == (127, True), done
+    assert home.run("exec", "-w", "C:\\", box, "no-such-program").returncode == 127
+    assert "SYSTEM" in home.fails("exec", "-u", "root", box, "whoami")
+    assert "terminal" in home.fails("exec", "-t", box, "cmd")
+    assert "line break" in home.fails("exec", "-w", "C:\\", box, "--", PROBE, "a\nb")
+
+
+def test_input(home: PveHome, box: str) -> None:
+    words = ["exec", "-i", box, "--", "findstr", "^"]
+    assert home.ok(*words, input="one\ntwo\n") == "one\ntwo"
+    # With NULs, or too much for one call of the agent: by a file.
+    for data in (bytes(range(256)), os.urandom(200_000)):
+        done = home.run("exec", "-i", box, "--", PROBE, input=data, text=False)
+        assert done.returncode == 0, done.stderr
+        assert base64.b64decode(json.loads(done.stdout)["stdin"]) == data
+
+
+def test_timeouts_end_the_tree(home: PveHome, box: str, pve: PveServer) -> None:
+    done = home.run("exec", "--timeout", "1", box, "--", "ping", "-n", "1000", "127.0.0.1")
+    assert (done.returncode, "after 1 seconds" in done.stderr) == (124, True)
+    done = home.run("exec", "--timeout", "1", "-w", "C:\\", box, "ping", "-n", "1000", "127.0.0.1")
+    assert done.returncode == 124
+    assert home.ok("exec", box, "hostname")
+
+
+def test_too_much_output_is_said(home: PveHome, box: str) -> None:
+    assert len(home.ok("exec", box, "--", PROBE, "--out=1000000")) == 1_000_000
+    assert "lost" in home.fails("exec", box, "--", PROBE, "--out=4000000")
+
+
+@pytest.mark.parametrize("size", [0, 5, 46_080, 46_081, 5_000_000])
+def test_files_go_there_and_back(home: PveHome, box: str, tmp_path: Path, size: int) -> None:
+    (tmp_path / "there").write_bytes(os.urandom(size))
+    where = f"{box}:C:\\data\\new dir\\100% é & co\\file.bin"
+    home.ok("cp", str(tmp_path / "there"), where)
+    home.ok("cp", where, str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
+    assert (tmp_path / "back").stat().st_mode & 0o777 == 0o644
+    # Nothing but the last script stays behind in the guest.
+    left = home.ok("exec", box, "--", "cmd", "/c", "dir /b C:\\Windows\\Temp").split()
+    assert len({name.split(".")[0] for name in left}) <= 1, left
+
+
+def test_directories(home: PveHome, box: str, tmp_path: Path) -> None:
+    for text in ("a.txt", "deep/er/b & c.txt", "é.txt"):
+        (tmp_path / "in" / text).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / text).write_text(text)
+    (tmp_path / "in" / "empty").mkdir()
+    home.ok("cp", str(tmp_path / "in"), f"{box}:C:\\tree")
+    home.ok("cp", f"{box}:C:/tree", str(tmp_path / "out"))
+    there = [p.relative_to(tmp_path / "in") for p in (tmp_path / "in").rglob("*")]
+    assert there
+    for name in there:
+        copy = tmp_path / "out" / name
+        assert copy.is_dir() or copy.read_text() == str(name)
+        assert copy.is_dir() == (tmp_path / "in" / name).is_dir()
+    # A path in the guest's own words has a last part, too.
+    (tmp_path / "here").mkdir()
+    home.ok("cp", f"{box}:C:\\tree\\a.txt", str(tmp_path / "here"))
+    assert (tmp_path / "here" / "a.txt").read_text() == "a.txt"
+
+
+def test_files_that_cannot_be_had(home: PveHome, box: str, tmp_path: Path) -> None:
+    out, here = str(tmp_path / "x"), str(tmp_path / "file")
+    Path(here).write_text("x")
+    assert "No such file" in home.fails("cp", f"{box}:C:\\none.txt", out)
+    assert "No such file" in home.fails("cp", f"{box}:C:\\no\\dir\\none.txt", out)
+    assert "Is a directory" in home.fails("cp", f"{box}:C:\\Windows", "-")
+    denied = f"{box}:C:\\System Volume Information\\x"
+    assert "Permission denied" in home.fails("cp", here, denied)
+    assert "Invalid argument" in home.fails("cp", here, f"{box}:C:\\what?")
+
+
+def test_calls_that_fail(home: PveHome, box: str, pve: PveServer) -> None:
+    """Nothing runs twice; what was not even sent is tried again."""
+    path = "/agent/exec$"
+    for fault in ({"status": 500, "message": "QEMU guest agent is not running"},):
+        pve.fault(path=path, action="status", when="before", **fault)
+        assert home.ok("exec", box, "whoami") == "nt authority\\system"
+    pve.fault(path=path, action="drop", when="after")
+    done = home.run("exec", box, "whoami")
+    assert done.returncode != 0
+    assert "No such file" not in done.stderr
+    pve.clear()
+
+
+def test_a_snapshot_goes_back(home: PveHome, box: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("first")
+    home.ok("cp", str(tmp_path / "f"), f"{box}:C:\\state.txt")
+    home.ok("snapshot", box, "start")
+    (tmp_path / "f").write_text("second")
+    home.ok("cp", str(tmp_path / "f"), f"{box}:C:\\state.txt")
+    home.ok("restore", box, "start")
+    assert home.ok("exec", box, "--", "cmd", "/c", "type C:\\state.txt") == "first"
+
+
+def test_nothing_is_left(home: PveHome, pve: PveServer) -> None:
+    before = left(pve)
+    # The template's own ostype is enough.
+    vm = {"source": {"existing_vm_template_tag": "win"}, "ram_mb": 512, "vcpus": 1}
+    name = home.up({"driver": "proxmox", "vms": [vm]})
+    assert home.ok("exec", name, "whoami") == "nt authority\\system"
+    info = json.loads(home.ok("ls", "--json", name))["sandboxes"][0]["vms"][0]
+    assert (info["user"], info["way"]) == ("SYSTEM", "agent")
+    home.ok("rm", name)
+    assert left(pve) == before
+
+
+@pytest.mark.anyio
+async def test_through_inspect(pve: PveServer, tmp_path: Path) -> None:
+    source = {"existing_vm_template_tag": "win"}
+    vm = {"vm_source_config": source, "ram_mb": 512, "vcpus": 1, "os_type": "win10"}
+    config = ProxmoxSandboxEnvironmentConfig.model_validate({"vms_config": [vm]})
+    with named(pve, tmp_path):
+        boxes = await ProxmoxSandboxEnvironment.sample_init("windows", config, {})
+        default = boxes["default"]
+        told = await default.exec([PROBE, "a b"], cwd="C:\\Tools", env={"A": "b"}, input="in")
+        seen = json.loads(told.stdout)
+        assert (seen["argv"], seen["cwd"], seen["env"]["A"]) == (["a b"], "C:\\Tools", "b")
+        await default.write_file("C:\\notes\\n.txt", "line\n")
+        assert await default.read_file("C:\\notes\\n.txt") == "line\n"
+        with pytest.raises(FileNotFoundError):
+            await default.read_file("C:\\notes\\none.txt")
+        with pytest.raises(IsADirectoryError):
+            await default.read_file("C:\\notes")
+        with pytest.raises(IsADirectoryError):
+            await default.write_file("C:\\notes", "x")
+        with pytest.raises(TimeoutError):
+            await default.exec(["ping", "-n", "1000", "127.0.0.1"], timeout=1)
+        await ProxmoxSandboxEnvironment.sample_cleanup("windows", config, boxes, False)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
