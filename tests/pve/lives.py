@@ -25,9 +25,9 @@ WAIT_SECONDS = 240
 PARTS = ("vms", "zones", "vnets", "subnets", "running", "ipam", "volumes", "pools", "uploads")
 
 
-def a_server() -> PveServer:
+def a_server(vms: str = "container") -> PveServer:
     """One that hardly waits: what counts here is the order of things."""
-    return PveServer(vms="container", time_scale=0.02, task_time=0.02, rollback_hold=0)
+    return PveServer(vms=vms, time_scale=0.02, task_time=0.02, rollback_hold=0)
 
 
 def fill(server: PveServer) -> None:
