@@ -66,6 +66,13 @@ struct sink {
 	struct runner *runner;
 };
 
+/* An sshd that begins anew, at the lowest priority until it has come to rest. */
+struct sshd_rest {
+	uint64_t look_at; /* 0: there is none */
+	int pid, priority;
+	unsigned looks, calm;
+};
+
 struct runner {
 	int epoll;
 	struct line line;
@@ -80,6 +87,7 @@ struct runner {
 	struct supervisor *idle, *retired; /* supervise.h */
 	unsigned n_idle;
 	uint64_t refill_at; /* when another is to be made; 0: not now */
+	struct sshd_rest sshd;
 	bool leaving;
 };
 

@@ -3,7 +3,6 @@
  * where none did, by one that ssh-keygen makes. DSA keys only go: nobody takes them any more.
  */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "runner/channel.h"
 #include "runner/identity.h"
+#include "runner/text.h"
 #include "util/auto.h"
 
 #define KEYS "/etc/ssh"
-enum { LAST_PRIORITY = 19, LOOKS_MAX = 300, CALM_LOOKS = 3 };
+enum { LAST_PRIORITY = 19, LOOKS_MAX = 300, CALM_LOOKS = 3, LOOK_MS = 100 };
 
 static void path_of(const char *kind, const char *end, char *out, size_t size)
 {
@@ -68,23 +67,27 @@ static pid_t make_key(const char *kind, const char *hostname)
 	return pid;
 }
 
-static int write_file(const char *kind, const char *end, const char *text, mode_t mode)
+static int put_file(const char *kind, const char *end, const char *text, mode_t mode)
 {
-	size_t len = strlen(text);
 	char path[128];
 
 	path_of(kind, end, path, sizeof(path));
-	auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-	if (fd < 0)
-		return errno;
-	return write(fd, text, len) == (ssize_t)len ? 0 : errno ? errno : EIO;
+	return text_put(path, text, mode);
+}
+
+static int put_both(const struct identity_key *k)
+{
+	int error = put_file(k->kind, "", k->secret, 0600);
+
+	return error ? error : put_file(k->kind, ".pub", k->public, 0644);
 }
 
 static int put_key(const struct identity_key *k)
 {
-	int error = write_file(k->kind, "", k->secret, 0600);
-
-	return error ? error : write_file(k->kind, ".pub", k->public, 0644);
+	if (put_both(k) == 0)
+		return 0;
+	remove_key(k->kind); /* whatever it is that is there instead of files */
+	return put_both(k);
 }
 
 static const struct identity_key *find_key(const struct identity *id, const char *kind)
@@ -107,39 +110,41 @@ static char state_of(int pid)
 	return end && end[1] ? end[2] : 0;
 }
 
-/* In a process of its own: sshd gets its priority back when it has come to rest. Nothing tells that
- * of another process, so it is looked at now and then. */
-static void await_rest(int pid, int priority)
+/* sshd gets its priority back when it has come to rest. Nothing tells that of another process, so
+ * it is looked at now and then. */
+void hostkeys_look(struct runner *r)
 {
-	static const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+	struct sshd_rest *s = &r->sshd;
 
-	for (int looks = 0, calm = 0; looks < LOOKS_MAX && calm < CALM_LOOKS; looks++) {
-		nanosleep(&pause, NULL);
-		calm = state_of(pid) == 'S' ? calm + 1 : 0;
-	}
-	setpriority(PRIO_PROCESS, (id_t)pid, priority);
+	s->calm = state_of(s->pid) == 'S' ? s->calm + 1 : 0;
+	s->look_at = clock_ms() + LOOK_MS;
+	if (++s->looks < LOOKS_MAX && s->calm < CALM_LOOKS)
+		return;
+	setpriority(PRIO_PROCESS, (id_t)s->pid, s->priority);
+	s->look_at = 0;
 }
 
 /*
  * sshd has its keys in memory: it starts itself anew. Without hardware help that takes it half a
  * second, for which what the VM was started for should not have to wait.
  */
-static void tell_sshd(void)
+static void tell_sshd(struct runner *r)
 {
-	auto_file FILE *f = fopen("/run/sshd.pid", "re");
-	int pid = 0, priority;
+	auto_free char *text = text_read("/run/sshd.pid");
+	int pid = text ? atoi(text) : 0, priority;
 
-	if (!f || fscanf(f, "%d", &pid) != 1 || pid <= 1)
+	if (pid <= 1)
 		return;
-	priority = getpriority(PRIO_PROCESS, (id_t)pid);
+	/* It may not have come to rest since the last time. */
+	priority = r->sshd.look_at && r->sshd.pid == pid ? r->sshd.priority
+							 : getpriority(PRIO_PROCESS, (id_t)pid);
 	setpriority(PRIO_PROCESS, (id_t)pid, LAST_PRIORITY);
-	if (kill(pid, SIGHUP) == 0 && fork() == 0) {
-		await_rest(pid, priority);
-		_exit(0);
-	}
+	if (kill(pid, SIGHUP) == 0)
+		r->sshd = (struct sshd_rest){
+			.look_at = clock_ms() + LOOK_MS, .pid = pid, .priority = priority};
 }
 
-int hostkeys_renew(const struct identity *id)
+int hostkeys_renew(struct runner *r, const struct identity *id)
 {
 	pid_t makers[ARRAY_LEN(identity_kinds)] = {0};
 	bool any = exists("dsa");
@@ -153,11 +158,12 @@ int hostkeys_renew(const struct identity *id)
 		if (!exists(kind))
 			continue;
 		any = true;
-		remove_key(kind);
-		if (!given)
+		if (given) {
+			error = put_key(given) ? EIO : error;
+		} else {
+			remove_key(kind);
 			makers[i] = make_key(kind, id->hostname);
-		else if (put_key(given))
-			error = EIO;
+		}
 	}
 	for (size_t i = 0; i < ARRAY_LEN(makers); i++) {
 		if (makers[i] <= 0)
@@ -169,6 +175,6 @@ int hostkeys_renew(const struct identity *id)
 			error = EIO;
 	}
 	if (any)
-		tell_sshd();
+		tell_sshd(r);
 	return error;
 }

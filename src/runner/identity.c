@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "runner/files.h"
+#include "runner/text.h"
 #include "util/auto.h"
 
 #define NETS "/sys/class/net"
@@ -33,7 +34,10 @@ struct pool_info {
 #define ADD_ENTROPY _IOW('R', 0x03, int[2])
 #define RESEED      _IO('R', 0x07)
 
-enum { TEXT_MAX = 64 * 1024, CLOCK_SLACK_S = 60 };
+enum {
+	CLOCK_SLACK_S = 60,
+	LOW_INDEX = 16, /* cards that were there at boot are below */
+};
 
 static int set_clock(uint64_t ns)
 {
@@ -63,40 +67,10 @@ static int add_randomness(const uint8_t *p, size_t n)
 	return 0;
 }
 
-/* A file that was there, with new content, by its own inode: links and owners stay. */
-static int overwrite(const char *path, const char *text)
-{
-	auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	size_t len = strlen(text);
-	struct stat st;
-
-	if (fd < 0)
-		return errno == ENOENT || errno == ELOOP ? 0 : errno;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return 0;
-	if (write(fd, text, len) != (ssize_t)len || ftruncate(fd, (off_t)len) < 0)
-		return errno ? errno : EIO;
-	return 0;
-}
-
-static char *read_text(const char *path)
-{
-	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char *text = malloc(TEXT_MAX + 1);
-	ssize_t n = fd < 0 || !text ? -1 : read(fd, text, TEXT_MAX);
-
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	text[n] = 0;
-	return text;
-}
-
 /* The line of /etc/hosts by which a Debian system finds its own name. */
 static int rename_in_hosts(const char *name)
 {
-	auto_free char *old = read_text("/etc/hosts"), *text = NULL;
+	auto_free char *old = text_read("/etc/hosts"), *text = NULL;
 	char *at, *end;
 
 	if (!old || !(at = strstr(old, "127.0.1.1")) || (at > old && at[-1] != '\n'))
@@ -104,7 +78,7 @@ static int rename_in_hosts(const char *name)
 	end = at + strcspn(at, "\n");
 	if (asprintf(&text, "%.*s127.0.1.1 %s%s", (int)(at - old), old, name, end) < 0)
 		return ENOMEM;
-	return overwrite("/etc/hosts", text);
+	return text_put("/etc/hosts", text, 0);
 }
 
 static int set_hostname(const char *name)
@@ -117,7 +91,7 @@ static int set_hostname(const char *name)
 	if (strcmp(is, name) != 0)
 		return EIO;
 	snprintf(line, sizeof(line), "%s\n", name);
-	error = overwrite("/etc/hostname", line);
+	error = text_put("/etc/hostname", line, 0);
 	return error ? error : rename_in_hosts(name);
 }
 
@@ -128,7 +102,7 @@ static int set_machine_id(const char *id)
 
 	snprintf(line, sizeof(line), "%s\n", id);
 	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-		int error = overwrite(files[i], line);
+		int error = text_put(files[i], line, 0);
 
 		if (error)
 			return error;
@@ -182,19 +156,34 @@ static int set_mac(int sock, const char *name, const uint8_t mac[6])
 	return error;
 }
 
-/* The name of the card that has this address; false: there is none. */
-static bool find_card(int sock, const uint8_t mac[6], char ret[IFNAMSIZ])
+static bool has_mac(int sock, const char *name, const uint8_t mac[6])
 {
-	auto_dir DIR *dir = opendir(NETS);
-	struct dirent *ent;
 	struct ifreq req;
 
+	return get_mac(sock, name, &req) == 0 && memcmp(req.ifr_hwaddr.sa_data, mac, 6) == 0;
+}
+
+/* The name of the card that has this address; false: there is none. Most are found by asking for
+ * low numbers, which is far less work than a look into sysfs. */
+static bool find_card(int sock, const uint8_t mac[6], char ret[IFNAMSIZ])
+{
+	auto_dir DIR *dir = NULL;
+	struct dirent *ent;
+
+	for (int i = 1; i <= LOW_INDEX; i++) {
+		struct ifreq req = {.ifr_ifindex = i};
+
+		if (ioctl(sock, SIOCGIFNAME, &req) == 0 && has_mac(sock, req.ifr_name, mac)) {
+			memcpy(ret, req.ifr_name, IFNAMSIZ);
+			return true;
+		}
+	}
+	dir = opendir(NETS);
 	while (dir && (ent = readdir(dir))) {
-		if (ent->d_name[0] == '.' || strlen(ent->d_name) >= IFNAMSIZ)
-			continue;
-		if (get_mac(sock, ent->d_name, &req) == 0 &&
-			memcmp(req.ifr_hwaddr.sa_data, mac, 6) == 0) {
-			memcpy(ret, ent->d_name, strlen(ent->d_name) + 1);
+		size_t len = strlen(ent->d_name);
+
+		if (ent->d_name[0] != '.' && len < IFNAMSIZ && has_mac(sock, ent->d_name, mac)) {
+			memcpy(ret, ent->d_name, len + 1);
 			return true;
 		}
 	}
@@ -234,7 +223,7 @@ static int renew_leases(void)
 		if (strncmp(ent->d_name, "udhcpc", 6) != 0)
 			continue;
 		snprintf(path, sizeof(path), "/run/%s", ent->d_name);
-		text = read_text(path);
+		text = text_read(path);
 		if (text && atoi(text) > 1)
 			kill(atoi(text), SIGUSR1);
 	}
@@ -259,7 +248,7 @@ static int all_addressed(const struct identity *id)
 	return 0;
 }
 
-static int apply(const struct identity *id, const char **ret_what)
+static int apply(struct runner *r, const struct identity *id, const char **ret_what)
 {
 	int error = 0;
 
@@ -285,7 +274,7 @@ static int apply(const struct identity *id, const char **ret_what)
 	}
 	if (!error && id->flags & WIRE_IDENTITY_MACHINE) {
 		*ret_what = "SSH host keys";
-		error = hostkeys_renew(id);
+		error = hostkeys_renew(r, id);
 	}
 	if (!error && id->flags & WIRE_IDENTITY_RENEW) {
 		*ret_what = "addresses";
@@ -306,7 +295,7 @@ bool identity_handle(struct runner *r, const struct wire_msg *m, const struct fr
 	if (!identity_parse(m, f, &id))
 		return false;
 	/* On stdin and stdout we are not in a VM of our own. */
-	done.error = r->line.is_port ? apply(&id, &done.what) : EPERM;
+	done.error = r->line.is_port ? apply(r, &id, &done.what) : EPERM;
 	file_done(r, &done);
 	return true;
 }

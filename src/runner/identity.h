@@ -42,4 +42,6 @@ bool identity_parse(const struct wire_msg *m, const struct frame *f, struct iden
 bool identity_handle(struct runner *r, const struct wire_msg *m, const struct frame *f);
 
 /* New SSH host keys of the kinds that are there, and tells sshd. 0 or an errno. */
-int hostkeys_renew(const struct identity *id);
+int hostkeys_renew(struct runner *r, const struct identity *id);
+/* For the loop, when r->sshd.look_at has come. */
+void hostkeys_look(struct runner *r);

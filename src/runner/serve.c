@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runner/identity.h"
 #include "runner/supervise.h"
 
 enum {
@@ -111,7 +112,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 
 static int wait_ms(struct runner *r)
 {
-	uint64_t now, first = sooner(r->look_again, r->refill_at);
+	uint64_t now, first = sooner(sooner(r->look_again, r->refill_at), r->sshd.look_at);
 
 	if (r->queue && line_has_room(&r->line))
 		return 0;
@@ -170,6 +171,8 @@ static void run_timers(struct runner *r)
 		}
 	if (r->refill_at && r->refill_at <= now)
 		supervise_refill(r);
+	if (r->sshd.look_at && r->sshd.look_at <= now)
+		hostkeys_look(r);
 	if (r->look_again && r->look_again <= now)
 		line_in_ready(&r->line_in, EPOLLIN);
 }
