@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from vm import Home, report, timed
 # Without a network card: bare QEMU has nothing to plug it into.
 TINY = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "nics": []}]}
 DEBIAN = {"vms": [{"source": "debian12", "ram_mb": 512, "vcpus": 1}]}
+DEBIAN_ALONE = {"vms": [{"source": "debian12", "ram_mb": 512, "vcpus": 1, "nics": []}]}
 CLONES = (1, 8, 32)
-QMP, AGENT, RUNNER, CONSOLE, RAM = 10, 11, 12, 13, 21  # as in src/driver/qemu-args.h
+# As in src/driver/qemu-args.h.
+QMP, AGENT, RUNNER, CONSOLE, OVERLAY, BASE, RAM, LAYER = 10, 11, 12, 13, 14, 15, 21, 22
 OUT_OF_THE_WAY = 900
 
 
@@ -25,10 +28,28 @@ def cold(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "vms": [{**vm, "warm": False} for vm in spec["vms"]]}
 
 
+def open_disks(template: Path) -> dict[int, int]:
+    """What a VM of this template has of disks: the image's, the template's, one of its own."""
+    layer = template / "disk.qcow2"
+    if not layer.exists():
+        return {}
+    about = subprocess.check_output(["qemu-img", "info", "--output=json", str(layer)])
+    image = json.loads((template / "manifest.json").read_text())["about"]["image"]
+    base = template.parents[1] / "images" / f"sha256-{image}" / "disk.qcow2"
+    with tempfile.TemporaryDirectory() as here:
+        own, size = f"{here}/overlay", str(json.loads(about)["virtual-size"])
+        subprocess.check_call(["qemu-img", "create", "-q", "-f", "qcow2", own, size])
+        return {
+            BASE: os.open(base, os.O_RDONLY),
+            LAYER: os.open(layer, os.O_RDONLY),
+            OVERLAY: os.open(own, os.O_RDWR),
+        }
+
+
 class Bare:
     """A QEMU with the arguments of one of moat's, started from its template by hand."""
 
-    def __init__(self, like: int, template: Path, ram: int) -> None:
+    def __init__(self, like: int, template: Path, ram: int, disks: dict[int, int]) -> None:
         args = Path(f"/proc/{like}/cmdline").read_text().split("\0")[:-1]
         pairs = {n: socket.socketpair() for n in (QMP, AGENT, RUNNER, CONSOLE)}
         files = {n: pair[1].fileno() for n, pair in pairs.items()}
@@ -36,6 +57,7 @@ class Bare:
             path = f"/proc/{like}/fd/{n}"
             if n != RAM and f"/fd/{n}" in " ".join(args) and os.path.exists(path):
                 files[n] = os.open(path, os.O_RDONLY)
+        files.update(disks)
         files[RAM] = ram
         high = {n: os.dup(fd) for n, fd in files.items()}
 
@@ -136,12 +158,25 @@ def measure(home: Home, spec: dict[str, Any], n: int) -> list[float]:
 
 
 def bare_start(like: int, template: Path, ram: int) -> float:
+    disks = open_disks(template)
     start = time.perf_counter()
-    one = Bare(like, template, ram)
+    one = Bare(like, template, ram, disks)
     one.exec()
     took = (time.perf_counter() - start) * 1000
     one.close()
     return took
+
+
+def against_bare(home: Home, name: str, spec: dict[str, Any]) -> None:
+    home.ok("image", "warm", home.spec(spec), timeout=900)
+    template = template_of(home, spec)
+    ram = load(template)
+    box = home.up(spec)
+    (like,) = home.qemu_pids(box)
+    bare = [bare_start(like, template, ram) for _ in range(5)]
+    home.ok("rm", box)
+    os.close(ram)
+    report(f"start_{name}_against_bare", measure(home, spec, 5), bare, "ms")
 
 
 def bench_start() -> None:
@@ -152,12 +187,9 @@ def bench_start() -> None:
             home.ok("image", "warm", home.spec(spec), timeout=900)
             home.ok("rm", home.up(spec))  # loads it
             report(f"start_{name}", measure(home, spec, 5), measure(home, cold(spec), 2), "ms")
-        template = template_of(home, TINY)
-        ram = load(template)
+        against_bare(home, "debian12", DEBIAN_ALONE)
+        against_bare(home, "tiny", TINY)
         box = home.up(TINY)
-        (like,) = home.qemu_pids(box)
-        bare = [bare_start(like, template, ram) for _ in range(5)]
-        report("start_tiny_against_bare", measure(home, TINY, 5), bare, "ms")
         for verb, run in (
             ("snapshot", lambda: home.ok("snapshot", box, "s")),
             ("restore", lambda: home.ok("restore", box, "s")),
@@ -192,7 +224,7 @@ def bench_clones() -> None:
             bare: list[Bare] = []
             try:
                 for _ in range(n):
-                    bare.append(Bare(pids[0], template, ram))
+                    bare.append(Bare(pids[0], template, ram, {}))
                     bare[-1].exec()
                 theirs = [pss_mb(one.process.pid) for one in bare]
             finally:
