@@ -1,4 +1,4 @@
-/* main.c - one binary: the guard, the holder of a network, the daemon and the command line. */
+/* main.c - one binary: the daemon, the command line, and moat-helper where that is missing. */
 #include <string.h>
 
 #include "cli/cmd.h"
