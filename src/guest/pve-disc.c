@@ -11,6 +11,7 @@
 
 #include "guest/armour.h"
 #include "util/auto.h"
+#include "util/io.h"
 #include "util/iso.h"
 #include "util/lock.h"
 #include "util/log.h"
@@ -112,25 +113,9 @@ int pve_cargo_begin(const struct pve_disc *d, struct pve_cargo *ret, struct err 
 	return 0;
 }
 
-static int put_at(int fd, const uint8_t *p, size_t n, uint64_t at, struct err *e)
-{
-	while (n) {
-		ssize_t done = pwrite(fd, p, n, (off_t)at);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return err_sys(e, errno, "writing a disc for the guest");
-		p += done;
-		at += (uint64_t)done;
-		n -= (size_t)done;
-	}
-	return 0;
-}
-
 int pve_cargo_add(struct pve_cargo *c, struct bytes data, struct err *e)
 {
-	if (put_at(c->fd, data.p, data.len, ISO_HEAD + c->size, e) < 0)
+	if (file_write_at(c->fd, data.p, data.len, (off_t)(ISO_HEAD + c->size), e) < 0)
 		return -1;
 	sha256_add(&c->sum, data.p, data.len);
 	c->size += data.len;
@@ -177,7 +162,7 @@ static int make_image(struct disc *k, struct pve_cargo *c, struct err *e)
 	k->size = iso_place(&iso, 1);
 	if (ftruncate(c->fd, (off_t)k->size) < 0)
 		return err_sys(e, errno, "making a disc for the guest");
-	if (put_at(c->fd, head, sizeof(head), 0, e) < 0 ||
+	if (file_write_at(c->fd, head, sizeof(head), 0, e) < 0 ||
 		str_printf(&k->file, e, "%s-%u-%.12s.iso", k->d->vm->stamp, k->d->vm->vmid,
 			k->name) < 0)
 		return -1;

@@ -10,6 +10,7 @@
 
 #include "store/download.h"
 #include "util/auto.h"
+#include "util/io.h"
 #include "util/str.h"
 
 enum { ENTRIES_MAX = 4096, READ_BLOCK = 256 * 1024 };
@@ -117,22 +118,6 @@ static int choose(const struct op *op, int fd, char ret_name[OVA_NAME_MAX], stru
 	return got;
 }
 
-static int write_at(int fd, const uint8_t *p, size_t n, int64_t at, struct err *e)
-{
-	while (n) {
-		ssize_t done = pwrite(fd, p, n, at);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return err_sys(e, errno, "write");
-		p += done;
-		n -= (size_t)done;
-		at += done;
-	}
-	return 0;
-}
-
 /* What is not written is a hole, and reads as zeros. */
 static bool is_zero(const char *p, size_t n)
 {
@@ -152,7 +137,8 @@ static int copy_out(
 	while ((rc = archive_read_data_block(a, &part, &n, &at)) == ARCHIVE_OK) {
 		if (at < 0 || at > size || n > (uint64_t)(size - at))
 			return err_set(e, ERR_INVALID, "not a good OVA: data beyond its end");
-		if ((!is_zero(part, n) && write_at(fd, part, n, at, e) < 0) || op_check(op, e) < 0)
+		if ((!is_zero(part, n) && file_write_at(fd, part, n, at, e) < 0) ||
+			op_check(op, e) < 0)
 			return -1;
 		if (at - told >= 16 * 1024 * 1024) {
 			told = at;

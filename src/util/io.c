@@ -44,6 +44,24 @@ int io_write_all(const struct op *op, int fd, const void *p, size_t n, struct er
 	return 0;
 }
 
+int file_write_at(int fd, const void *p, size_t n, off_t at, struct err *e)
+{
+	const uint8_t *from = p;
+
+	while (n) {
+		ssize_t done = pwrite(fd, from, n, at);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0)
+			return err_sys(e, errno, "write");
+		from += done;
+		at += done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
 static ssize_t read_some(const struct op *op, int fd, void *p, size_t n, struct err *e)
 {
 	for (;;) {

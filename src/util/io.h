@@ -24,6 +24,8 @@ int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct 
 /* Written to a temporary name beside it, synced and renamed: readers see the old file or the new.
  */
 int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e);
+/* All of it into an open file, from that offset on. */
+int file_write_at(int fd, const void *p, size_t n, off_t at, struct err *e);
 /* The last max bytes of a file, "" if there is none; always a malloc'd string unless out of memory.
  */
 char *file_tail(const char *path, size_t max);

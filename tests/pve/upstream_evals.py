@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
@@ -114,31 +115,29 @@ def two_vnets() -> Task:
     return on(config, "left both right", names_the_host("default", "both", "right"))
 
 
+def one_vm(source: VmSourceConfig, **more: Any) -> ProxmoxSandboxEnvironmentConfig:
+    """A sandbox of one VM; what is said of the networks goes to the sandbox."""
+    sdn = {name: more.pop(name) for name in ("sdn_config",) if name in more}
+    vm = VmConfig(vm_source_config=source, **more)
+    return ProxmoxSandboxEnvironmentConfig(vms_config=(vm,), **sdn)
+
+
 @task
 def from_an_ova() -> Task:
     source = VmSourceConfig(ova=Path(os.environ["EXAMPLE_OVA"]))
-    config = ProxmoxSandboxEnvironmentConfig(
-        vms_config=(VmConfig(vm_source_config=source, name="imported", os_type="l26"),)
-    )
-    return on(config, "imported")
+    return on(one_vm(source, name="imported", os_type="l26"), "imported")
 
 
 @task
 def from_a_template() -> Task:
     source = VmSourceConfig(existing_vm_template_tag=TEMPLATE)
-    config = ProxmoxSandboxEnvironmentConfig(
-        vms_config=(VmConfig(vm_source_config=source, ram_mb=256, vcpus=1),), sdn_config=None
-    )
-    return on(config, "default")
+    return on(one_vm(source, ram_mb=256, vcpus=1, sdn_config=None), "default")
 
 
 @task
 def no_network() -> Task:
     source = VmSourceConfig(built_in="kali2025.4")
-    config = ProxmoxSandboxEnvironmentConfig(
-        vms_config=(VmConfig(vm_source_config=source, name="hermit", nics=()),)
-    )
-    return on(config, "hermit")
+    return on(one_vm(source, name="hermit", nics=()), "hermit")
 
 
 @tool
@@ -172,9 +171,7 @@ def go_back() -> Tool:
 @task
 def snapshot_tools() -> Task:
     source = VmSourceConfig(existing_vm_template_tag=TEMPLATE)
-    config = ProxmoxSandboxEnvironmentConfig(
-        vms_config=(VmConfig(vm_source_config=source, ram_mb=256, vcpus=1),)
-    )
+    config = one_vm(source, ram_mb=256, vcpus=1)
     agent = basic_agent(tools=[bash(timeout=600), save_point(), go_back()], message_limit=20)
     return on(config, "42", agent)
 

@@ -1,6 +1,7 @@
 #include "util/io.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "tap.h"
@@ -190,6 +191,18 @@ static void test_write_timeout(void)
 	close(fds[1]);
 }
 
+static void test_write_at(void)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	char got[6] = "";
+	struct err e;
+
+	OK(file_write_at(fd, "abc", 3, 2, &e) == 0 && file_write_at(fd, "x", 1, 3, &e) == 0);
+	OK(pread(fd, got, sizeof(got), 0) == 5 && memcmp(got, "\0\0axc", 5) == 0);
+	close(fd);
+	OK(file_write_at(fd, "x", 1, 0, &e) < 0 && e.sys == EBADF);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
@@ -203,6 +216,7 @@ int main(void)
 	test_remove_read_only();
 	test_streams();
 	test_write_timeout();
+	test_write_at();
 	scratch_end();
 	return tap_done();
 }

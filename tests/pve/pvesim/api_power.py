@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .app import Call, route
@@ -69,41 +70,31 @@ async def shutdown(call: Call) -> Any:
     return call.task("qmshutdown", call["vmid"], work)
 
 
-@route("POST /nodes/{node}/qemu/{vmid}/status/reboot", "/vms/{vmid}", "VM.PowerMgmt")
-@route("POST /nodes/{node}/qemu/{vmid}/status/reset", "/vms/{vmid}", "VM.PowerMgmt")
-async def reset(call: Call) -> Any:
+def while_running(call: Call, kind: str, change: Callable[[Vm], Awaitable[None]]) -> Any:
+    """A task that wants a VM that is switched on."""
     call.state.vm(call["node"], call["vmid"])
 
     async def work(task: Task) -> None:
         vm = late(call)
         if not vm.running:
             raise TaskFailed(f"VM {vm.vmid} not running")
-        await call.app.machines.reset(vm)
+        await change(vm)
 
-    return call.task("qmreset", call["vmid"], work)
+    return call.task(kind, call["vmid"], work)
+
+
+@route("POST /nodes/{node}/qemu/{vmid}/status/reboot", "/vms/{vmid}", "VM.PowerMgmt")
+@route("POST /nodes/{node}/qemu/{vmid}/status/reset", "/vms/{vmid}", "VM.PowerMgmt")
+async def reset(call: Call) -> Any:
+    return while_running(call, "qmreset", call.app.machines.reset)
 
 
 @route("POST /nodes/{node}/qemu/{vmid}/status/suspend", "/vms/{vmid}", "VM.PowerMgmt")
 async def suspend(call: Call) -> Any:
-    call.state.vm(call["node"], call["vmid"])
-
-    async def work(task: Task) -> None:
-        vm = late(call)
-        if not vm.running:
-            raise TaskFailed(f"VM {vm.vmid} not running")
-        await call.app.machines.pause(vm, True)
-
-    return call.task("qmsuspend" if call.get("todisk") else "qmpause", call["vmid"], work)
+    kind = "qmsuspend" if call.get("todisk") else "qmpause"
+    return while_running(call, kind, lambda vm: call.app.machines.pause(vm, True))
 
 
 @route("POST /nodes/{node}/qemu/{vmid}/status/resume", "/vms/{vmid}", "VM.PowerMgmt")
 async def resume(call: Call) -> Any:
-    call.state.vm(call["node"], call["vmid"])
-
-    async def work(task: Task) -> None:
-        vm = late(call)
-        if not vm.running:
-            raise TaskFailed(f"VM {vm.vmid} not running")
-        await call.app.machines.pause(vm, False)
-
-    return call.task("qmresume", call["vmid"], work)
+    return while_running(call, "qmresume", lambda vm: call.app.machines.pause(vm, False))

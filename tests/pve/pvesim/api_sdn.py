@@ -30,6 +30,20 @@ def changes(call: Call) -> dict[str, Any]:
     return params
 
 
+def change(entry: dict[str, Any], params: dict[str, Any]) -> None:
+    for name in str(params.pop("delete", "")).split(","):
+        entry.pop(name, None)
+    params.pop("digest", None)
+    entry.update(params)
+
+
+def own(call: Call, kind: str, name: str) -> dict[str, Any]:
+    """A vnet, or a subnet of one, that the caller may change."""
+    entry: dict[str, Any] = call.app.sdn.one(kind, name)
+    call.require(f"/sdn/zones/{entry['zone']}/{call['vnet']}", "SDN.Allocate")
+    return entry
+
+
 @route("GET /cluster/sdn/zones")
 async def zones(call: Call) -> Any:
     return [row for row in view(call, "zones") if call.get("type") in (None, row["type"])]
@@ -53,11 +67,7 @@ async def zone_add(call: Call) -> Any:
 @route("PUT /cluster/sdn/zones/{zone}", "/sdn/zones/{zone}", "SDN.Allocate")
 async def zone_change(call: Call) -> Any:
     params = changes(call)
-    entry = call.app.sdn.one("zones", params.pop("zone"))
-    for name in str(params.pop("delete", "")).split(","):
-        entry.pop(name, None)
-    params.pop("digest", None)
-    entry.update(params)
+    change(call.app.sdn.one("zones", params.pop("zone")), params)
 
 
 @route("DELETE /cluster/sdn/zones/{zone}", "/sdn/zones/{zone}", "SDN.Allocate")
@@ -89,19 +99,13 @@ async def vnet_add(call: Call) -> Any:
 @route("PUT /cluster/sdn/vnets/{vnet}")
 async def vnet_change(call: Call) -> Any:
     params = changes(call)
-    entry = call.app.sdn.one("vnets", params.pop("vnet"))
-    call.require(f"/sdn/zones/{entry['zone']}/{call['vnet']}", "SDN.Allocate")
-    for name in str(params.pop("delete", "")).split(","):
-        entry.pop(name, None)
-    params.pop("digest", None)
-    entry.update(params)
+    change(own(call, "vnets", params.pop("vnet")), params)
 
 
 @route("DELETE /cluster/sdn/vnets/{vnet}")
 async def vnet_delete(call: Call) -> Any:
     changes(call)
-    entry = call.app.sdn.one("vnets", call["vnet"])
-    call.require(f"/sdn/zones/{entry['zone']}/{call['vnet']}", "SDN.Allocate")
+    own(call, "vnets", call["vnet"])
     call.app.sdn.delete_vnet(call["vnet"])
     call.state.firewall.pop(f"vnet/{call['vnet']}", None)
 
@@ -130,21 +134,17 @@ async def subnet_add(call: Call) -> Any:
 @route("PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}")
 async def subnet_change(call: Call) -> Any:
     params = changes(call)
-    entry = call.app.sdn.one("subnets", params.pop("subnet"))
-    call.require(f"/sdn/zones/{entry['zone']}/{call['vnet']}", "SDN.Allocate")
-    for name in str(params.pop("delete", "")).split(","):
-        entry.pop(name, None)
-    params.pop("digest", None)
-    entry.update(
-        {key: int(value) if isinstance(value, bool) else value for key, value in params.items()}
+    entry = own(call, "subnets", params.pop("subnet"))
+    change(
+        entry,
+        {key: int(value) if isinstance(value, bool) else value for key, value in params.items()},
     )
 
 
 @route("DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}")
 async def subnet_delete(call: Call) -> Any:
     changes(call)
-    entry = call.app.sdn.one("subnets", call["subnet"])
-    call.require(f"/sdn/zones/{entry['zone']}/{call['vnet']}", "SDN.Allocate")
+    own(call, "subnets", call["subnet"])
     call.app.sdn.delete_subnet(call["vnet"], call["subnet"])
 
 
