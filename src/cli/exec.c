@@ -1,11 +1,27 @@
 #include "cli/exec.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/signals.h"
 #include "cli/stream.h"
 #include "util/auto.h"
+
+/* Input of a known size has an end: it may be brought to the guest by other means than as it comes.
+ */
+static int add_input_size(struct exec_req *req, struct err *e)
+{
+	off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+	struct stat st;
+
+	if (!req->input || req->tty || at < 0 || fstat(STDIN_FILENO, &st) < 0 ||
+		!S_ISREG(st.st_mode) || st.st_size <= at)
+		return 0;
+	return json_object_set_new(req->args, "input_size", json_integer(st.st_size - at)) < 0
+		       ? err_oom(e)
+		       : 0;
+}
 
 /* The guest's programs should know what kind of terminal draws for them. */
 static int add_terminal(struct exec_req *req, struct err *e)
@@ -73,7 +89,8 @@ static int run(struct cli *cli, struct exec_req *req, struct err *e)
 		.arg = &s};
 	int failed;
 
-	if (complete_args(cli, req, e) < 0 || cli_connect(cli, CLIENT_START, e) < 0)
+	if (complete_args(cli, req, e) < 0 || add_input_size(req, e) < 0 ||
+		cli_connect(cli, CLIENT_START, e) < 0)
 		return -1;
 	if (req->tty && req->input && isatty(STDIN_FILENO) && tty_make_raw(STDIN_FILENO, e) < 0)
 		return -1;

@@ -84,7 +84,7 @@ struct exec_args {
 	json_t *argv, *env, *tty;
 	double timeout;
 	int capture;
-	json_int_t output_max;
+	json_int_t output_max, input_size;
 };
 
 static int add_strings(json_t *list, struct strv *ret, struct err *e)
@@ -134,16 +134,17 @@ static int read_tty(json_t *tty, struct guest_exec *req, struct err *e)
 static int read_exec_args(struct request *rq, struct exec_args *a, struct err *e)
 {
 	*a = (struct exec_args){.output_max = DEFAULT_CAPTURE};
-	if (json_get(rq->args, "args", e, "{s:s, s?s, s:o, s?s, s?o, s?s, s?F, s?b, s?I, s?o}",
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:o, s?s, s?o, s?s, s?F, s?b, s?I, s?I, s?o}",
 		    "sandbox", &a->at.sandbox, "vm", &a->at.vm, "argv", &a->argv, "cwd", &a->at.cwd,
 		    "env", &a->env, "user", &a->at.user, "timeout", &a->timeout, "capture",
-		    &a->capture, "output_max", &a->output_max, "tty", &a->tty) < 0)
+		    &a->capture, "output_max", &a->output_max, "input_size", &a->input_size, "tty",
+		    &a->tty) < 0)
 		return -1;
 	if (!json_is_array(a->argv) || (a->env && !json_is_object(a->env)))
 		return err_set(
 			e, ERR_INVALID, "argv is a list of strings, env an object of strings");
-	if (a->output_max < 1 || a->timeout < 0)
-		return err_set(e, ERR_INVALID, "output_max and timeout are positive");
+	if (a->output_max < 1 || a->timeout < 0 || a->input_size < 0)
+		return err_set(e, ERR_INVALID, "output_max, timeout and input_size are positive");
 	return 0;
 }
 
@@ -181,6 +182,7 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 	req.timeout = a.timeout;
 	req.capture_max = a.capture ? (uint64_t)a.output_max : 0;
 	req.input = rq->input != INPUT_NONE;
+	req.input_size = (uint64_t)a.input_size;
 	if (visit_begin(rq, &a.at, &v, e) < 0)
 		return -1;
 	req.user = v.user;

@@ -24,6 +24,7 @@ struct guest_exec {
 	uint64_t capture_max; /* > 0: keep this much of the tail of each stream, deliver at the end
 			       */
 	bool input;           /* letters of io->in are stdin */
+	uint64_t input_size;  /* what it will be, if that is known; else 0. Only a hint */
 	bool tty;
 	uint16_t rows, cols;
 };

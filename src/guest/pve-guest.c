@@ -22,6 +22,7 @@
 enum {
 	SMALL = 8 * 1024, /* what passes over the kept channel: bytes of request, input, file */
 	INBOX_MAX = 64 * 1024,
+	BULK = 128 * 1024, /* input of at least that much, if it is known, is no talk */
 };
 
 struct pve_guest {
@@ -110,10 +111,10 @@ static int refill(const struct buf *input, struct inbox **ret, struct err *e)
 	return 0;
 }
 
-/* Commands whose input is meant to be talked with as it comes. */
+/* Commands whose input is meant to be talked with as it comes. The channel is too slow for much. */
 static bool is_talk(const struct guest_exec *req)
 {
-	return req->tty || (req->input && !req->capture_max);
+	return req->tty || (req->input && !req->capture_max && req->input_size < BULK);
 }
 
 static int exec_on_line(struct guest *line, const struct op *op, const struct guest_exec *req,

@@ -102,6 +102,20 @@ def test_a_small_file_does_not(box: Box) -> None:
     assert box.asked("/upload") == 0
 
 
+def test_input_from_a_file_is_no_talk(shared: Box) -> None:
+    """It has an end, so it does not have to pass through a serial port."""
+    shared.server.control("clear_log")
+    path = shared.home.dir / "input"
+    path.write_bytes(b"line\n" + FILE)
+    with path.open("rb") as given:
+        os.lseek(given.fileno(), 5, os.SEEK_SET)
+        words = ["exec", "-i", shared.id, "--", "sha256sum"]
+        done = shared.home.ok(*words, stdin=given, timeout=WAIT_SECONDS)
+    assert done.split()[0] == sum_of(FILE)
+    assert shared.asked("/upload") == 1
+    shared.assert_empty()
+
+
 def test_input_of_any_size(box: Box) -> None:
     data = os.urandom(1 << 20) * (MORE_THAN_PIECES >> 20)
     box.server.control("clear_log")
