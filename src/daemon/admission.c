@@ -2,12 +2,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/footprint.h"
-#include "util/auto.h"
-#include "util/io.h"
 #include "util/lock.h"
+#include "util/memory.h"
 #include "util/turn.h"
 
 #define LOOK_AGAIN 0.25 /* seconds between looks at memory that others than us may free */
@@ -47,28 +45,13 @@ void admission_free(struct admission *a)
 	free(a);
 }
 
-unsigned long long meminfo_mb(const char *text, const char *name)
-{
-	size_t len = strlen(name);
-
-	for (const char *line = text; line && *line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, len) == 0 && line[len] == ':')
-			return strtoull(line + len + 1, NULL, 10) / 1024;
-	}
-	return 0;
-}
-
 void admission_figures(struct admission *a, struct admission_figures *ret)
 {
-	auto_free char *text = NULL;
-	struct err ignored;
+	struct memory m;
 
-	*ret = (struct admission_figures){0};
-	if (file_read("/proc/meminfo", 64 * 1024, &text, NULL, &ignored) == 0) {
-		ret->total_mb = meminfo_mb(text, "MemTotal");
-		ret->available_mb = meminfo_mb(text, "MemAvailable");
-	}
+	memory_look(&m);
+	*ret = (struct admission_figures){
+		.total_mb = m.total >> 20, .available_mb = m.available >> 20};
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
 		ret->promised_mb = a->promised_mb;

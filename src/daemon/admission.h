@@ -36,6 +36,3 @@ struct admission_figures {
 	unsigned long long total_mb, available_mb, promised_mb;
 };
 void admission_figures(struct admission *a, struct admission_figures *ret);
-
-/* Pure: the value in MB of a "Name:   123 kB" line of /proc/meminfo; 0 if it is not there. */
-unsigned long long meminfo_mb(const char *text, const char *name);

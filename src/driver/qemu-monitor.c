@@ -14,6 +14,7 @@
 #include "util/io.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/memory.h"
 #include "util/str.h"
 
 enum { LAST_WORDS = 600 };
@@ -49,12 +50,19 @@ static int peek_exit(const struct proc *p)
 	return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
 
+/* The kernel counts those that it kills for memory's sake, but names none. */
+static bool died_of_memory(const struct qemu_vm *vm, int code)
+{
+	return code == 128 + SIGBUS || (code == 128 + SIGKILL && memory_kills() > vm->kills_before);
+}
+
 static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 {
 	auto_free char *tail = file_tail(vm->backend.path, LAST_WORDS);
 	char words[LAST_WORDS];
 	int code = peek_exit(&vm->proc);
 	size_t n = tail ? strlen(tail) : 0;
+	bool no_memory = !vm->ended_because && died_of_memory(vm, code);
 
 	while (n && tail[n - 1] == '\n')
 		n--;
@@ -67,11 +75,13 @@ static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 	else if (code > 128)
 		err_set(ret, ERR_UNAVAILABLE, "QEMU of VM %s was killed by signal %d%s%s%s",
 			vm->spec->name, code - 128,
-			code - 128 == SIGKILL && !n ? " (out of memory?)" : "", n ? ": " : "",
+			no_memory ? ", as the kernel does when memory runs out" : "", n ? ": " : "",
 			words);
 	else
 		err_set(ret, ERR_UNAVAILABLE, "QEMU of VM %s ended with code %d%s%s",
 			vm->spec->name, code, n ? ": " : "", words);
+	if (no_memory)
+		ret->sys = ENOMEM;
 }
 
 static void note_death(struct qemu_vm *vm)

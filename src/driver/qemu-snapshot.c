@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,6 +25,7 @@
 #include "util/json.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/memory.h"
 #include "util/str.h"
 
 enum { NAME_LEN_MAX = 64, META_MAX = 64 * 1024 };
@@ -63,13 +65,16 @@ static int find(const struct qemu_box *b, const char *name, char **ret, struct e
 
 /* ---- making ---- */
 
+static const char what[] = "a snapshot";
+
 /* Better said before than by a VM that finds the disk full. */
 static int check_room(const struct qemu_box *b, struct err *e)
 {
+	auto_fd int dir = open(b->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	unsigned long long need = 0, room;
 	struct statvfs fs;
 
-	if (statvfs(b->dir, &fs) < 0)
+	if (dir < 0 || fstatvfs(dir, &fs) < 0)
 		return err_sys(e, errno, "%s", b->dir);
 	room = (unsigned long long)fs.f_bavail * fs.f_frsize;
 	for (size_t i = 0; i < b->n_vms; i++)
@@ -77,8 +82,25 @@ static int check_room(const struct qemu_box *b, struct err *e)
 			qemu_disk_bytes(&b->vms[i]);
 	if (need > room)
 		return err_set(e, ERR_LIMIT,
-			"not enough disk for a snapshot: it may take %llu MB, %llu MB are free",
+			"not enough disk for %s: it may take %llu MB, %llu MB are free", what,
 			need >> 20, room >> 20);
+	return memory_holds(dir) ? memory_check(need, what, e) : 0;
+}
+
+/*
+ * A QEMU that saves reads all of the VM's memory, and each page that a template's memory file does
+ * not have yet comes into being by that. It would be QEMU that the kernel kills if there is none
+ * left. So they are made here, while it is seen that there is enough.
+ */
+static int take_memory(const struct qemu_box *b, const struct op *op, struct err *e)
+{
+	for (size_t i = 0; i < b->n_vms; i++) {
+		const struct qemu_vm *vm = &b->vms[i];
+
+		if (vm->copied && vm->template &&
+			memory_take(op, vm->template->ram_fd, vm->template->ram_size, what, e) < 0)
+			return -1;
+	}
 	return 0;
 }
 
@@ -164,9 +186,9 @@ static int make_snapshot(struct qemu_box *b, const struct op *op, const char *na
 	auto_free char *dir = NULL, *draft = NULL;
 	struct err undo;
 
-	if (check_alive(b, e) < 0 || check_room(b, e) < 0 || path_of(b, name, &dir, e) < 0 ||
-		path_of(b, ".new", &draft, e) < 0 || dir_remove(draft, e) < 0 ||
-		dir_make(draft, 0700, e) < 0)
+	if (check_alive(b, e) < 0 || check_room(b, e) < 0 || take_memory(b, op, e) < 0 ||
+		path_of(b, name, &dir, e) < 0 || path_of(b, ".new", &draft, e) < 0 ||
+		dir_remove(draft, e) < 0 || dir_make(draft, 0700, e) < 0)
 		return -1;
 	if (save_all(b, op, draft, e) == 0 && put_in_place(draft, dir, e) == 0)
 		return 0;
@@ -249,6 +271,8 @@ static int load_all(struct qemu_box *b, const struct op *op, const char *dir, st
 	for (size_t i = 0; i < b->n_vms; i++)
 		if (refresh(&b->vms[i], op, e) < 0)
 			return err_wrap(e, "VM %s", b->vms[i].spec->name);
+	for (size_t i = 0; i < b->n_vms; i++)
+		qemu_vm_keep(&b->vms[i]);
 	return 0;
 }
 

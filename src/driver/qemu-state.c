@@ -11,6 +11,7 @@
 #include "driver/qemu-vm.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/memory.h"
 #include "util/str.h"
 
 #define SAVE_POLL 0.005 /* seconds; QEMU has no fd to wait on that would say "saved" */
@@ -80,21 +81,43 @@ static int explain_full(int fd, const struct qemu_vm *vm, struct err *e)
 {
 	struct statvfs fs;
 
-	if (fstatvfs(fd, &fs) == 0 && (unsigned long long)fs.f_bavail * fs.f_frsize < FULL_BYTES)
+	if (e->sys == ENOSPC || (fstatvfs(fd, &fs) == 0 &&
+					(unsigned long long)fs.f_bavail * fs.f_frsize < FULL_BYTES))
 		return err_set(e, ERR_LIMIT, "the state of VM %s cannot be saved: the disk is full",
 			vm->spec->name);
 	return -1;
 }
 
+/* A file in memory gets its pages from us, who look first whether there are enough, not from QEMU,
+ * which would be killed. */
+static int reserve(const struct op *op, int fd, uint64_t size, struct err *e)
+{
+	return memory_holds(fd) ? memory_take(op, fd, size, "a saved state", e) : 0;
+}
+
+/* Of what was reserved; QEMU's file position is ours. */
+static int give_rest_back(int fd, struct err *e)
+{
+	off_t end = lseek(fd, 0, SEEK_CUR);
+
+	if (memory_holds(fd) && (end < 0 || ftruncate(fd, end) < 0))
+		return err_sys(e, errno, "saved state");
+	return 0;
+}
+
 int qemu_state_save(
 	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e)
 {
-	auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	uint64_t most = own_memory ? (uint64_t)vm->spec->ram_mb << 20 : 0;
+	int sync = memory_is_short(most) ? O_DSYNC : 0;
+	auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | sync, 0600);
 	struct op cleanup = op_for_cleanup(10);
 	struct err ignored;
 
 	if (fd < 0)
 		return err_sys(e, errno, "%s", path);
+	if (reserve(op, fd, most, e) < 0)
+		return explain_full(fd, vm, e);
 	if (set_ignore_shared(vm, op, !own_memory, e) < 0 ||
 		call(vm, op, "migrate-set-parameters",
 			json_pack("{s:I}", "max-bandwidth", NO_LIMIT), NULL, e) < 0 ||
@@ -102,7 +125,7 @@ int qemu_state_save(
 		call(vm, op, "migrate", json_pack("{s:s}", "uri", "fd:state"), NULL, e) < 0)
 		return -1;
 	if (await_saved(vm, op, e) == 0)
-		return 0;
+		return give_rest_back(fd, e);
 	/* So that it can go on, and be saved another time. */
 	qmp_call(vm->qmp, &cleanup, "migrate_cancel", NULL, -1, NULL, &ignored);
 	return e->kind == ERR_BACKEND ? explain_full(fd, vm, e) : -1;

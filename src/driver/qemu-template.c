@@ -22,6 +22,7 @@
 #include "util/io.h"
 #include "util/json.h"
 #include "util/log.h"
+#include "util/memory.h"
 #include "util/str.h"
 
 #define SETTLE_SECONDS 300.0
@@ -300,8 +301,9 @@ static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct 
 	if (templates_failed(ts, key, e))
 		return -1;
 	if (make(vm, op, key, e) < 0) {
-		/* A disk that is full now need not be so the next time. */
-		if (op_check(op, &(struct err){0}) == 0 && e->sys != ENOSPC && e->kind != ERR_LIMIT)
+		/* A disk or memory that is full now need not be so the next time. */
+		if (op_check(op, &(struct err){0}) == 0 && e->sys != ENOSPC &&
+			e->kind != ERR_LIMIT && !memory_lacked(e))
 			templates_note_failure(ts, key, e);
 		return -1;
 	}
@@ -339,14 +341,16 @@ int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *w
 	char key[SHA256_HEX + 1];
 	struct err ignored;
 
-	log_err(op, LOG_WARN, why, "%s/%s starts cold: its template does not work", vm->sandbox,
+	log_err(op, LOG_WARN, why, "%s/%s starts cold: not from its template", vm->sandbox,
 		vm->spec->name);
-	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "the template does not work: %.120s",
-		why->msg);
+	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s%.120s",
+		memory_lacked(why) ? "" : "the template does not work: ", why->msg);
 	qemu_vm_end(vm, why->msg);
 	memcpy(key, vm->template->key, sizeof(key));
 	templates_give(vm->env->templates, take_ptr(&vm->template));
-	if (templates_remove(vm->env->templates, key, &(uint64_t){0}, &ignored) < 0)
+	/* Its end for want of memory says nothing about the template. */
+	if (!memory_lacked(why) &&
+		templates_remove(vm->env->templates, key, &(uint64_t){0}, &ignored) < 0)
 		log_err(op, LOG_WARN, &ignored, "the template stays");
 	vm->load = NULL;
 	vm->copied = vm->runner_waits = false;

@@ -21,6 +21,7 @@
 #include "util/json.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/memory.h"
 #include "util/str.h"
 
 enum { MONITOR_STACK = 128 * 1024 };
@@ -281,6 +282,7 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 	req.argv = (const char *const *)argv.v;
 	req.env = (const char *const *)env.v;
 	req.err_fd = req.out_fd = log[1];
+	vm->kills_before = memory_kills();
 	rc = proc_start(&req, &started, e);
 	close(log[1]);
 	if (rc < 0)
@@ -355,6 +357,20 @@ int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e)
 		return qemu_vm_explain(vm, e);
 	vm->paused = false;
 	return 0;
+}
+
+void qemu_vm_keep(struct qemu_vm *vm)
+{
+	char path[80];
+	auto_file FILE *f = NULL;
+	int qemu;
+
+	/* The one child of its guard. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)vm->proc.pid,
+		(int)vm->proc.pid);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "%d", &qemu) == 1)
+		memory_victim(qemu, MEMORY_VICTIM_LATER);
 }
 
 /* On the monitor's thread. */

@@ -60,7 +60,7 @@ struct qemu_vm {
 	const char *ended_because; /* we ended it, and why; the monitor thread's alone */
 	char net_reason[600];      /* the same: why its network ended */
 	struct err death;          /* when state is dead */
-	int qemu_pid;
+	uint64_t kills_before;     /* memory_kills() when it started */
 };
 
 /* Whatever happens next, it can be freed. The strings and the spec outlive it. */
@@ -80,6 +80,8 @@ int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Lets a paused one run. */
 int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Somebody has it from now on: if memory runs out, those that are still being made go first. */
+void qemu_vm_keep(struct qemu_vm *vm);
 /* Ends QEMU and all that hangs on it; it can be started again. */
 void qemu_vm_end(struct qemu_vm *vm, const char *why);
 /* It has ended, and will not be started again: operations learn why. */

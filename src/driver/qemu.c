@@ -303,6 +303,8 @@ static int start_all(struct qemu_box *b, const struct op *op, struct err *e)
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (wait_ready(&b->vms[order[i]], op, e) < 0)
 			return -1;
+	for (size_t i = 0; i < b->spec->n_vms; i++)
+		qemu_vm_keep(&b->vms[i]);
 	return 0;
 }
 

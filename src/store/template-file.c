@@ -10,6 +10,7 @@
 
 #include "store/templates.h"
 #include "util/auto.h"
+#include "util/memory.h"
 
 enum { PIECE = 1 << 20 };
 
@@ -19,6 +20,7 @@ struct copier {
 	const char *text;
 	uint8_t *piece;
 	uint64_t size;
+	bool slowly; /* what is written goes to the disk at once */
 	struct sum64 sum;
 };
 
@@ -59,6 +61,8 @@ static int copy_range(struct copier *c, off_t at, off_t end, struct err *e)
 			return err_set(e, ERR_BACKEND, "a file was cut short");
 		if (put(c, at, (size_t)got, e) < 0 || op_check(c->op, e) < 0)
 			return -1;
+		if (c->slowly && fdatasync(c->out) < 0)
+			return err_sys(e, errno, "write");
 		at += got;
 		if (c->text)
 			op_progress(c->op, (uint64_t)at, c->size, "%s", c->text);
@@ -78,6 +82,8 @@ static int run(struct copier *c, uint64_t *ret_sum, struct err *e)
 		return err_sys(e, errno, "stat");
 	c->piece = piece;
 	c->size = (uint64_t)st.st_size;
+	c->slowly = c->out >= 0 && !memory_holds(c->out) &&
+		    memory_is_short((uint64_t)st.st_blocks * 512);
 	sum64_start(&c->sum);
 	while (at < st.st_size) {
 		off_t data = lseek(c->in, at, SEEK_DATA), hole;

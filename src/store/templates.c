@@ -17,6 +17,7 @@
 #include "util/json.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/memory.h"
 #include "util/str.h"
 #include "util/turn.h"
 
@@ -111,8 +112,9 @@ static struct template *take_loaded(struct templates *ts, const char *key)
 	return NULL;
 }
 
-/* Wants ts->mu held. The longest idle one leaves the list if idle ones take too much memory. */
-static struct loaded *unlink_idle_locked(struct templates *ts)
+/* Wants ts->mu held. The longest idle one leaves the list if idle ones take more memory than this.
+ */
+static struct loaded *unlink_idle_locked(struct templates *ts, uint64_t max)
 {
 	struct loaded **oldest = NULL, *gone;
 	uint64_t bytes = 0;
@@ -124,20 +126,20 @@ static struct loaded *unlink_idle_locked(struct templates *ts)
 		if (!oldest || (*at)->idle_ns < (*oldest)->idle_ns)
 			oldest = at;
 	}
-	if (!oldest || bytes <= ts->memory_max)
+	if (!oldest || bytes <= max)
 		return NULL;
 	gone = *oldest;
 	*oldest = gone->next;
 	return gone;
 }
 
-static void drop_idle(struct templates *ts)
+static void drop_idle(struct templates *ts, uint64_t max)
 {
 	for (;;) {
 		struct loaded *l;
 		{
 			auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
-			l = unlink_idle_locked(ts);
+			l = unlink_idle_locked(ts, max);
 		}
 		if (!l)
 			return;
@@ -164,7 +166,7 @@ void templates_give(struct templates *ts, struct template *t)
 		if (--l->refs == 0)
 			l->idle_ns = now_ns();
 	}
-	drop_idle(ts);
+	drop_idle(ts, ts->memory_max);
 }
 
 static int check_sum(const struct op *op, const char *path, const json_t *want, struct err *e)
@@ -181,7 +183,19 @@ static int check_sum(const struct op *op, const char *path, const json_t *want, 
 	return 0;
 }
 
-static int load_ram(const struct op *op, struct loaded *l, const json_t *manifest, struct err *e)
+/* Those that nobody uses go before one that is wanted does not come. */
+static int make_room(struct templates *ts, uint64_t bytes, struct err *e)
+{
+	static const char what[] = "the template";
+
+	if (memory_check(bytes, what, e) == 0)
+		return 0;
+	drop_idle(ts, 0);
+	return memory_check(bytes, what, e);
+}
+
+static int load_ram(struct templates *ts, const struct op *op, struct loaded *l,
+	const json_t *manifest, struct err *e)
 {
 	auto_free char *path = NULL;
 	auto_fd int file = -1;
@@ -196,7 +210,8 @@ static int load_ram(const struct op *op, struct loaded *l, const json_t *manifes
 	l->t.ram_size = (uint64_t)json_integer_value(json_object_get(manifest, "ram_size"));
 	if ((uint64_t)st.st_size != l->t.ram_size)
 		return err_set(e, ERR_BACKEND, "%s: wrong size", path);
-	if (ram_new(l->t.ram_size, &l->t.ram_fd, e) < 0 ||
+	if (make_room(ts, (uint64_t)st.st_blocks * 512, e) < 0 ||
+		ram_new(l->t.ram_size, &l->t.ram_fd, e) < 0 ||
 		sparse_copy(op, file, l->t.ram_fd, "loading the template", &sum, e) < 0)
 		return -1;
 	if (sum != template_sum_value(json_object_get(manifest, "ram_sum")))
@@ -206,7 +221,7 @@ static int load_ram(const struct op *op, struct loaded *l, const json_t *manifes
 	return ram_seal(l->t.ram_fd, e);
 }
 
-static int load(const struct op *op, struct loaded *l, struct err *e)
+static int load(struct templates *ts, const struct op *op, struct loaded *l, struct err *e)
 {
 	auto_json json_t *manifest = NULL;
 
@@ -220,7 +235,7 @@ static int load(const struct op *op, struct loaded *l, struct err *e)
 			check_sum(op, l->t.disk, json_object_get(manifest, "disk_sum"), e) < 0)
 			return -1;
 	}
-	return load_ram(op, l, manifest, e);
+	return load_ram(ts, op, l, manifest, e);
 }
 
 /* Puts it into the list with one reference. */
@@ -235,7 +250,9 @@ static void enlist(struct templates *ts, struct loaded *l)
 
 static bool is_damage(const struct err *e)
 {
-	return e->kind != ERR_CANCELLED && e->kind != ERR_TIMEOUT && e->sys != ENOMEM;
+	/* A memory file says ENOSPC when memory may not be overcommitted. */
+	return e->kind != ERR_CANCELLED && e->kind != ERR_TIMEOUT && e->sys != ENOSPC &&
+	       !memory_lacked(e);
 }
 
 /* 1, 0 or -1 as templates_take. */
@@ -253,7 +270,7 @@ static int take_from_disk(struct templates *ts, const struct op *op, const char 
 	held = template_dir_hold(&ts->root, key, &l->t.dir, &l->hold_fd, e);
 	if (held <= 0)
 		return held;
-	if (load(op, l, e) < 0) {
+	if (load(ts, op, l, e) < 0) {
 		if (!is_damage(e))
 			return -1;
 		log_err(op, LOG_WARN, e, "a template is damaged and will be made anew");

@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "util/memory.h"
 #include "util/tree.h"
 
 enum { NOBODY = 65534 };
@@ -99,6 +100,8 @@ static int drop_root(void)
 static void exec_command(char **argv, int isolated, const sigset_t *mask)
 {
 	sigprocmask(SIG_SETMASK, mask, NULL);
+	if (isolated)
+		memory_victim(0, MEMORY_VICTIM_FIRST);
 	if (isolated && drop_root() < 0)
 		_exit(fail("cannot become an ordinary user"));
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */

@@ -12,25 +12,19 @@ import pytest
 from home import TINY
 from small import SmallDisk
 
-from tools import listed, needs_root, until
+from tools import Counter, listed, needs_root, until
 
 PATIENCE = 300.0
-SMALL = {"vms": [{**TINY["vms"][0], "ram_mb": 160}]}
-COUNT = "(i=0; while :; do i=$((i+1)); echo $i >/tmp/.n; mv /tmp/.n /tmp/n; sleep 0.1; done) & true"
 
 
 @pytest.fixture
 def running(images: None) -> Iterator[SmallDisk]:
     """A sandbox in which something runs, on a disk with room for a snapshot or two."""
     home = SmallDisk(700)
-    home.box = home.ok("up", home.spec(SMALL), timeout=900)  # type: ignore[attr-defined]
-    home.ok("exec", home.box, "--", "sh", "-c", COUNT)  # type: ignore[attr-defined]
+    home.box = home.ok("up", home.spec(TINY), timeout=900)  # type: ignore[attr-defined]
+    home.counter = Counter(home, home.box)  # type: ignore[attr-defined]
     yield home
     home.close()
-
-
-def count(home: SmallDisk, box: str) -> int:
-    return int(home.ok("exec", box, "--", "cat", "/tmp/n") or 0)
 
 
 def fails_in_the_middle(home: SmallDisk, box: str, *verb: str) -> str:
@@ -53,15 +47,14 @@ def fails_in_the_middle(home: SmallDisk, box: str, *verb: str) -> str:
 @needs_root
 def test_the_sandbox_goes_on_without_its_snapshot(running: SmallDisk) -> None:
     box: str = running.box  # type: ignore[attr-defined]
-    until(lambda: count(running, box) > 2, "it counts", PATIENCE)
+    counter: Counter = running.counter  # type: ignore[attr-defined]
     running.ok("snapshot", box, "before")
     snapshots = running.disk / "sandboxes" / box / "snapshots"
     for verb in (("snapshot", box, "cut"), ("snapshot", box, "before"), ("fork", "-n", "2", box)):
-        had = count(running, box)
         said = fails_in_the_middle(running, box, *verb)
         assert "the disk is full" in said, said
         assert os.listdir(snapshots) == ["before"]  # the one that there was is whole
-        until(lambda had=had: count(running, box) > had, "it goes on counting", PATIENCE)
+        counter.goes_on()
         assert [s["id"] for s in listed(running)] == [box]
     # With too little room from the beginning nothing stands still at all.
     running.resize(running.used_kb() + 1024)
@@ -69,7 +62,7 @@ def test_the_sandbox_goes_on_without_its_snapshot(running: SmallDisk) -> None:
     running.resize(700 << 10)
     running.ok("snapshot", box, "cut")
     running.ok("restore", box, "before")
-    assert count(running, box) > 0
+    counter.goes_on()
     running.ok("rm", box)
     running.assert_nothing_left()
 
@@ -92,7 +85,7 @@ def cramped(images: None) -> Iterator[SmallDisk]:
 
 @needs_root
 def test_no_room_for_a_template(cramped: SmallDisk) -> None:
-    box = cramped.ok("up", cramped.spec(SMALL), timeout=900)
+    box = cramped.ok("up", cramped.spec(TINY), timeout=900)
     ((vm,),) = [s["vms"] for s in listed(cramped)]
     assert vm["start"] == "cold"
     assert "No space left" in vm["cold_reason"] or "full" in vm["cold_reason"]
@@ -101,7 +94,7 @@ def test_no_room_for_a_template(cramped: SmallDisk) -> None:
     assert [p for p in os.listdir(templates) if p != "busy"] == []
     # When there is room the next one is made.
     cramped.resize(1 << 20)
-    second = cramped.ok("up", cramped.spec(SMALL), timeout=900)
+    second = cramped.ok("up", cramped.spec(TINY), timeout=900)
     states = {s["id"]: s["vms"][0]["start"] for s in listed(cramped)}
     assert states == {box: "cold", second: "warm"}
     cramped.ok("rm", box, second)

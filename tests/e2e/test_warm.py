@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from home import Home
 
-from tools import until
+from tools import own_data, until
 
 # A shape of its own, so that the tests have a template to themselves.
 KIND: dict[str, Any] = {"vms": [{"name": "clone", "source": "tiny", "ram_mb": 160, "vcpus": 1}]}
@@ -23,20 +22,8 @@ CLONES = 8
 
 @pytest.fixture(scope="module")
 def data() -> Iterator[Path]:
-    """A data directory of its own with everybody's images."""
-    shared = Path(os.environ["MOAT_DATA_DIR"])
-    own = Path(f"/tmp/mtd-{os.getpid()}")
-
-    def link(source: str, target: str) -> None:
-        """Locks are by inode: those of the copy are its own."""
-        if os.path.basename(source) == "lock":
-            Path(target).touch()
-        else:
-            os.link(source, target)
-
-    shutil.copytree(shared / "images", own / "images", copy_function=link, symlinks=True)
-    yield own
-    shutil.rmtree(own)
+    with own_data() as own:
+        yield own
 
 
 @pytest.fixture(scope="module")
@@ -146,19 +133,16 @@ def test_a_reboot_leads_back_into_the_same_machine(warm: Home) -> None:
 
 
 def test_the_spec_can_turn_it_off_and_obstacles_are_told(warm: Home) -> None:
-    off = {"vms": [{**KIND["vms"][0], "warm": False}]}
-    box = warm.up(off)
-    (vm,) = vms(warm, box)
-    assert vm["start"] == "cold"
-    assert "warm: false" in vm["cold_reason"]
-    assert warm.ok("exec", box, "--", "hostname") == "clone"
-    warm.ok("rm", box)
-    odd = {"vms": [{**KIND["vms"][0], "native": {"args": ["-device", "virtio-balloon-pci"]}}]}
-    done = warm.run("up", warm.spec(odd))
-    assert "clone did not start warm: native.args" in done.stderr, done
-    warm.ok("rm", done.stdout.strip())
-    said = warm.fails("image", "warm", warm.spec(off))
-    assert "warm: false" in said
+    """test_driver.py has VMs that are started nevertheless."""
+    for change, why in (
+        ({"warm": False}, "warm: false"),
+        ({"native": {"args": ["-device", "virtio-balloon-pci"]}}, "native.args"),
+        ({"cloud_init": {"user_data": "#cloud-config\n"}}, "cloud_init"),
+        ({"uefi_boot": True}, "UEFI"),
+        ({"os_type": "win11"}, "Windows"),
+    ):
+        said = warm.fails("image", "warm", warm.spec({"vms": [{**KIND["vms"][0], **change}]}))
+        assert why in said
     assert len(templates(warm)) == 1
 
 

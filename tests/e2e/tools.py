@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,26 @@ def as_stranger(home: Home, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@contextlib.contextmanager
+def own_data() -> Iterator[Path]:
+    """A data directory of its own with everybody's images."""
+    shared = Path(os.environ["MOAT_DATA_DIR"])
+    own = Path(tempfile.mkdtemp(prefix="mtd-", dir="/tmp"))
+
+    def link(source: str, target: str) -> None:
+        """Locks are by inode: those of the copy are its own."""
+        if os.path.basename(source) == "lock":
+            Path(target).touch()
+        else:
+            os.link(source, target)
+
+    try:
+        shutil.copytree(shared / "images", own / "images", copy_function=link, symlinks=True)
+        yield own
+    finally:
+        shutil.rmtree(own)
+
+
 def status_kb(pid: int, field: str) -> int:
     """VmRSS, VmHWM and the like of a process."""
     with open(f"/proc/{pid}/status") as status:
@@ -61,6 +84,27 @@ def listed(home: Home) -> list[dict[str, Any]]:
 def in_guest(home: Home, sandbox: str, script: str, *options: str, **more: Any) -> str:
     """A script's output; it runs as root."""
     return home.ok("exec", "-u", "root", *options, sandbox, "--", "sh", "-c", script, **more)
+
+
+class Counter:
+    """A program in a VM that counts, as long as it lives."""
+
+    SCRIPT = (
+        "echo 0 >/tmp/n; "
+        "(i=0; while :; do i=$((i+1)); echo $i >/tmp/.n; mv /tmp/.n /tmp/n; sleep 0.1; done) &"
+    )
+
+    def __init__(self, home: Home, box: str) -> None:
+        self.home, self.box = home, box
+        home.ok("exec", box, "--", "sh", "-c", self.SCRIPT)
+        self.goes_on()
+
+    def read(self) -> int:
+        return int(self.home.ok("exec", self.box, "--", "cat", "/tmp/n"))
+
+    def goes_on(self) -> None:
+        had = self.read()
+        until(lambda: self.read() > had, "it goes on counting", 300)
 
 
 def log_of(home: Home) -> str:

@@ -5,19 +5,6 @@
 #include "tap.h"
 #include "scratch.h"
 
-static void test_meminfo(void)
-{
-	static const char text[] = "MemTotal:       16384000 kB\nMemFree:  1 kB\n"
-				   "MemAvailable:    2048000 kB\n\nSwapTotal: 0 kB";
-
-	OK(meminfo_mb(text, "MemTotal") == 16000);
-	OK(meminfo_mb(text, "MemAvailable") == 2000);
-	OK(meminfo_mb(text, "MemFree") == 0 && meminfo_mb(text, "SwapTotal") == 0);
-	OK(meminfo_mb(text, "Mem") == 0 && meminfo_mb(text, "Total") == 0);
-	OK(meminfo_mb("", "MemTotal") == 0 && meminfo_mb("\n\n", "MemTotal") == 0);
-	OK(meminfo_mb("MemTotal: nonsense\n", "MemTotal") == 0);
-}
-
 /*
  * Memory comes and goes on a busy host, so everything is measured by what it has: half of that is
  * kept, and one guest takes six tenths of the other half. One fits, two do not, by far.
@@ -185,7 +172,6 @@ int main(void)
 	struct admission *a = NULL;
 	struct err e;
 
-	test_meminfo();
 	OK(admission_new(0, &a, &e) == 0);
 	admission_figures(a, &f);
 	admission_free(a);
