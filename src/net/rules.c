@@ -39,6 +39,27 @@ static int add_list(const struct ipv4_net *nets, size_t n, struct buf *b, struct
 	return 0;
 }
 
+/* What is said of one vnet, if anything. */
+typedef int adder(const struct net_plan *p, size_t i, struct buf *b, struct err *e);
+
+static int add_each(const struct net_plan *p, adder *add, struct buf *b, struct err *e)
+{
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (add(p, i, b, e) < 0)
+			return -1;
+	return 0;
+}
+
+static int add_names_set(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	if (!p->vnets[i].way_out)
+		return 0;
+	return buf_printf(b, e,
+		"\tset " NET_RULES_DNS_SET " {\n\t\ttype ipv4_addr\n"
+		"\t\tflags timeout\n\t\tsize 16384\n\t}\n",
+		i);
+}
+
 static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 {
 	if (buf_add_str(b,
@@ -59,14 +80,7 @@ static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t}\n",
 		    e) < 0)
 		return -1;
-	for (size_t i = 0; i < p->n_vnets; i++)
-		if (p->vnets[i].way_out &&
-			buf_printf(b, e,
-				"\tset " NET_RULES_DNS_SET " {\n\t\ttype ipv4_addr\n"
-				"\t\tflags timeout\n\t\tsize 16384\n\t}\n",
-				i) < 0)
-			return -1;
-	return 0;
+	return add_each(p, add_names_set, b, e);
 }
 
 enum which { ALL, SNAT, GATEWAY };
@@ -93,6 +107,15 @@ static int add_own(
 	return buf_add_str(b, " }", e);
 }
 
+/* field: "saddr" or "daddr". */
+static int add_refuse_others(const struct net_vnet *v, const char *field, enum which which,
+	bool servers, struct buf *b, struct err *e)
+{
+	if (buf_printf(b, e, "\t\tip %s != ", field) < 0 || add_own(v, which, servers, b, e) < 0)
+		return -1;
+	return buf_add_str(b, " goto refuse\n", e);
+}
+
 static bool has_server(const struct net_vnet *v)
 {
 	for (size_t i = 0; i < v->n_subnets; i++)
@@ -111,9 +134,8 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 	if (v->dhcp && buf_add_str(b, "\t\tudp sport 68 udp dport 67 accept\n", e) < 0)
 		return -1;
 	if (has_server(v)) {
-		if (buf_add_str(b, "\t\tip saddr != ", e) < 0 || add_own(v, ALL, false, b, e) < 0 ||
-			buf_add_str(b, " goto refuse\n\t\tip daddr != ", e) < 0 ||
-			add_own(v, ALL, true, b, e) < 0 || buf_add_str(b, " goto refuse\n", e) < 0)
+		if (add_refuse_others(v, "saddr", ALL, false, b, e) < 0 ||
+			add_refuse_others(v, "daddr", ALL, true, b, e) < 0)
 			return -1;
 		if (v->dns && buf_add_str(b, "\t\t" DNS_RULE, e) < 0)
 			return -1;
@@ -161,11 +183,12 @@ static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct
 	const struct egress_spec *out = &v->spec->egress;
 	char set[32];
 
-	if (buf_printf(b, e, "\tchain out%zu {\n\t\tip saddr != ", i) < 0 ||
-		add_own(v, SNAT, false, b, e) < 0 ||
+	if (!v->way_out)
+		return 0;
+	if (buf_printf(b, e, "\tchain out%zu {\n", i) < 0 ||
+		add_refuse_others(v, "saddr", SNAT, false, b, e) < 0 ||
 		buf_add_str(b,
-			" goto refuse\n\t\tip daddr @never goto refuse\n\t\tip daddr "
-			"@host goto refuse\n"
+			"\t\tip daddr @never goto refuse\n\t\tip daddr @host goto refuse\n"
 			"\t\tmeta l4proto != { tcp, udp, icmp } goto refuse\n",
 			e) < 0)
 		return -1;
@@ -187,12 +210,43 @@ static int add_between(const struct net_plan *p, size_t i, struct buf *b, struct
 {
 	const struct net_vnet *v = &p->vnets[i];
 
-	if (buf_printf(b, e, "\tchain via%zu {\n\t\tip saddr != ", i) < 0 ||
-		add_own(v, GATEWAY, false, b, e) < 0 ||
-		buf_add_str(b, " goto refuse\n\t\tip daddr != ", e) < 0 ||
-		add_own(v, GATEWAY, false, b, e) < 0)
+	if (!v->routed)
+		return 0;
+	if (buf_printf(b, e, "\tchain via%zu {\n", i) < 0 ||
+		add_refuse_others(v, "saddr", GATEWAY, false, b, e) < 0 ||
+		add_refuse_others(v, "daddr", GATEWAY, false, b, e) < 0)
 		return -1;
-	return buf_add_str(b, " goto refuse\n\t\taccept\n\t}\n", e);
+	return buf_add_str(b, "\t\taccept\n\t}\n", e);
+}
+
+static int add_chains(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	return add_input(p, i, b, e) < 0 || add_way_out(p, i, b, e) < 0 ? -1
+									: add_between(p, i, b, e);
+}
+
+static int add_jump_in(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	return buf_printf(b, e, "\t\tiifname \"%s\" jump in%zu\n", p->vnets[i].bridge, i);
+}
+
+static int add_jump_out(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	return !v->way_out ? 0
+			   : buf_printf(b, e,
+				     "\t\tiifname \"%s\" oifname \"" NET_OUT_IF "\" jump out%zu\n",
+				     v->bridge, i);
+}
+
+static int add_jump_between(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	return !v->routed ? 0
+			  : buf_printf(b, e, "\t\tiifname \"%s\" oifname \"%s\" jump via%zu\n",
+				    v->bridge, v->bridge, i);
 }
 
 static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
@@ -203,27 +257,15 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\t\tiif lo accept\n\t\tct state established,related accept\n",
 		    e) < 0)
 		return -1;
-	for (size_t i = 0; i < p->n_vnets; i++)
-		if (buf_printf(b, e, "\t\tiifname \"%s\" jump in%zu\n", p->vnets[i].bridge, i) < 0)
-			return -1;
-	if (buf_add_str(b,
-		    "\t}\n\tchain forward {\n"
-		    "\t\ttype filter hook forward priority filter; policy drop;\n"
-		    "\t\tct state established,related accept\n\t\tct state invalid "
-		    "drop\n",
-		    e) < 0)
+	if (add_each(p, add_jump_in, b, e) < 0 ||
+		buf_add_str(b,
+			"\t}\n\tchain forward {\n"
+			"\t\ttype filter hook forward priority filter; policy drop;\n"
+			"\t\tct state established,related accept\n\t\tct state invalid "
+			"drop\n",
+			e) < 0 ||
+		add_each(p, add_jump_out, b, e) < 0 || add_each(p, add_jump_between, b, e) < 0)
 		return -1;
-	for (size_t i = 0; i < p->n_vnets; i++)
-		if (p->vnets[i].way_out &&
-			buf_printf(b, e,
-				"\t\tiifname \"%s\" oifname \"" NET_OUT_IF "\" jump out%zu\n",
-				p->vnets[i].bridge, i) < 0)
-			return -1;
-	for (size_t i = 0; i < p->n_vnets; i++)
-		if (p->vnets[i].routed &&
-			buf_printf(b, e, "\t\tiifname \"%s\" oifname \"%s\" jump via%zu\n",
-				p->vnets[i].bridge, p->vnets[i].bridge, i) < 0)
-			return -1;
 	/* Only guests get to know that they were refused. */
 	return buf_add_str(b,
 		"\t\tiifname \"br*\" goto refuse\n\t}\n\tchain output {\n"
@@ -270,13 +312,8 @@ static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 {
 	if (buf_add_str(ret, "table " NET_RULES_TABLE " {\n", e) < 0 || add_sets(p, ret, e) < 0 ||
-		buf_add_str(ret, REFUSE, e) < 0)
+		buf_add_str(ret, REFUSE, e) < 0 || add_each(p, add_chains, ret, e) < 0)
 		return -1;
-	for (size_t i = 0; i < p->n_vnets; i++)
-		if (add_input(p, i, ret, e) < 0 ||
-			(p->vnets[i].way_out && add_way_out(p, i, ret, e) < 0) ||
-			(p->vnets[i].routed && add_between(p, i, ret, e) < 0))
-			return -1;
 	if (add_hooks(p, ret, e) < 0 || buf_add_str(ret, "}\n", e) < 0)
 		return -1;
 	return add_tags(p, ret, e);
