@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Protocol
 
 from pydantic import BaseModel
 
@@ -61,6 +62,47 @@ class VnetView:
     alias: str | None
     vlan_aware: bool
     subnets: Sequence[SubnetView]
+
+
+class _Range(Protocol):
+    @property
+    def start(self) -> Address: ...
+    @property
+    def end(self) -> Address: ...
+
+
+class _Subnet(Protocol):
+    @property
+    def cidr(self) -> Network: ...
+    @property
+    def gateway(self) -> Address | None: ...
+    @property
+    def dhcp_ranges(self) -> Sequence[_Range]: ...
+
+
+class _Vnet(Protocol):
+    """Networks are the same in all models but for their place."""
+
+    @property
+    def alias(self) -> str | None: ...
+    @property
+    def vlan_aware(self) -> bool: ...
+    @property
+    def subnets(self) -> Sequence[_Subnet]: ...
+
+
+def vnet_views(place: str, vnets: Sequence[_Vnet]) -> list[VnetView]:
+    """Networks as the checks want them; place is that of the list."""
+
+    def subnet_view(place: str, subnet: _Subnet) -> SubnetView:
+        ranges = [(entry.start, entry.end) for entry in subnet.dhcp_ranges]
+        return SubnetView(place, subnet.cidr, subnet.gateway, ranges)
+
+    def view(place: str, vnet: _Vnet) -> VnetView:
+        subnets = [subnet_view(f"{place}.subnets[{i}]", s) for i, s in enumerate(vnet.subnets)]
+        return VnetView(place, vnet.alias, vnet.vlan_aware, subnets)
+
+    return [view(f"{place}[{i}]", vnet) for i, vnet in enumerate(vnets)]
 
 
 def normal_mac(value: str) -> str:

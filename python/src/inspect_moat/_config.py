@@ -29,13 +29,12 @@ from typing_extensions import Self
 
 from ._checks import (
     NicView,
-    SubnetView,
     VmView,
-    VnetView,
     check_one_source,
     check_sandbox,
     check_vm_name,
     normal_mac,
+    vnet_views,
 )
 
 STANDBY_MAX = 64  # the daemon's own limit
@@ -315,7 +314,7 @@ class MoatSandboxEnvironmentConfig(SpecModel):
             raise ValueError("standby: only sandboxes of the qemu driver can be kept ready")
         vnets = None
         if isinstance(self.networks, Networks):
-            vnets = [_vnet_view(i, vnet) for i, vnet in enumerate(self.networks.vnets)]
+            vnets = vnet_views("networks.vnets", self.networks.vnets)
         check_sandbox([_vm_view(i, vm) for i, vm in enumerate(self.vms)], vnets)
         return self
 
@@ -389,17 +388,3 @@ def _vm_view(index: int, vm: VmConfig) -> VmView:
         for i, nic in enumerate(vm.nics or ())
     ]
     return VmView(place, vm.name, vm.is_sandbox, vm.depends_on, nics)
-
-
-def _vnet_view(index: int, vnet: Vnet) -> VnetView:
-    place = f"networks.vnets[{index}]"
-    subnets = [
-        SubnetView(
-            f"{place}.subnets[{i}]",
-            subnet.cidr,
-            subnet.gateway,
-            [(entry.start, entry.end) for entry in subnet.dhcp_ranges],
-        )
-        for i, subnet in enumerate(vnet.subnets)
-    ]
-    return VnetView(place, vnet.alias, vnet.vlan_aware, subnets)

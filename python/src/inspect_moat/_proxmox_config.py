@@ -16,7 +16,7 @@ from inspect_ai._util.error import PrerequisiteError
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 
-from ._checks import NicView, SubnetView, VmView, VnetView, check_sandbox
+from ._checks import NicView, VmView, check_sandbox, vnet_views
 from ._config import Address, HealthCheck, OneOf, OsType, VmName
 
 DEFAULT_PORT = 8006
@@ -160,7 +160,7 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     def _fits_together(self) -> ProxmoxSandboxEnvironmentConfig:
         vnets = None
         if isinstance(self.sdn_config, SdnConfig):
-            vnets = [_vnet_view(i, v) for i, v in enumerate(self.sdn_config.vnet_configs)]
+            vnets = vnet_views("sdn_config.vnet_configs", self.sdn_config.vnet_configs)
         names = self.vm_names()
         check_sandbox([_vm_view(i, names[i], vm) for i, vm in enumerate(self.vms_config)], vnets)
         return self
@@ -311,17 +311,3 @@ def _vm_view(index: int, name: str, vm: VmConfig) -> VmView:
         for i, nic in enumerate(vm.nics or ())
     ]
     return VmView(place, name, vm.is_sandbox, vm.depends_on, nics)
-
-
-def _vnet_view(index: int, vnet: VnetConfig) -> VnetView:
-    place = f"sdn_config.vnet_configs[{index}]"
-    subnets = [
-        SubnetView(
-            f"{place}.subnets[{i}]",
-            subnet.cidr,
-            subnet.gateway,
-            [(entry.start, entry.end) for entry in subnet.dhcp_ranges],
-        )
-        for i, subnet in enumerate(vnet.subnets)
-    ]
-    return VnetView(place, vnet.alias, vnet.vlan_aware, subnets)
