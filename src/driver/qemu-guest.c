@@ -16,6 +16,7 @@
 #include "util/lock.h"
 #include "util/log.h"
 
+#define ANSWER_SECONDS  10.0 /* for one that was just started, before it is started again */
 #define WAITING_SECONDS 60.0 /* for a runner that is known to be there; a host may be slow */
 
 static int sync_agent(struct qemu_vm *vm, const struct op *op, struct err *e)
@@ -29,20 +30,29 @@ static int sync_agent(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return qemu_vm_explain(vm, e);
 }
 
-static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+static int start_and_greet(
+	struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
+	struct op soon = op_within(op, ANSWER_SECONDS);
 	/* The line owns its fd, and there may be another line after it. */
 	int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
 
-	if (!vm->env->runner_path) {
-		close(fd);
-		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
-	}
 	if (runner_start(op, vm->qga, vm->env->runner_path, e) < 0 ||
-		line_open(op, fd, ret, e) < 0) {
+		line_open(&soon, fd, ret, e) < 0) {
 		close(fd);
 		return -1;
 	}
+	return 0;
+}
+
+static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+{
+	if (!vm->env->runner_path)
+		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
+	while (start_and_greet(vm, op, ret, e) < 0)
+		/* Whoever has the port may not be the runner, and may be gone the next time. */
+		if (e->kind != ERR_TIMEOUT || op_check(op, &(struct err){0}) < 0)
+			return -1;
 	return 0;
 }
 
