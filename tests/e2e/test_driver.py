@@ -8,7 +8,6 @@ import os
 import re
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +87,18 @@ def test_order_of_starting(zoo: Zoo) -> None:
     assert ready < news.index("starting third")
     assert [vm["name"] for vm in listed(zoo)[0]["vms"]] == ["second", "first", "third"]
     assert [vm["default"] for vm in listed(zoo)[0]["vms"]] == [True, False, False]
+
+
+def test_why_they_did_not_start_warm(zoo: Zoo) -> None:
+    reasons = {vm["name"]: (vm["start"], vm["cold_reason"]) for vm in listed(zoo)[0]["vms"]}
+    for name, why in (("second", "warm: false"), ("first", "cloud_init"), ("third", "native.args")):
+        assert reasons[name][0] == "cold"
+        assert why in reasons[name][1]
+        assert zoo.sh(name, "hostname") == name
+    said = "\n".join(zoo.said)
+    assert "first did not start warm: cloud_init" in said
+    assert "third did not start warm: native.args" in said
+    assert "second did not start warm" not in said  # it was asked for
 
 
 def test_healthcheck_is_tried_until_it_passes(zoo: Zoo) -> None:
@@ -218,9 +229,8 @@ def tiny_disk(name: str, **more: Any) -> dict[str, Any]:
 DISKS = {
     "vms": [
         tiny_disk("virtio", disk_gb=2),
-        tiny_disk("scsi", disk_controller="scsi"),
+        tiny_disk("scsi", disk_controller="scsi", uefi_boot=True),
         tiny_disk("ide", disk_controller="ide"),
-        tiny_disk("uefi", uefi_boot=True),
     ],
     "networks": "none",
 }
@@ -254,9 +264,8 @@ def disks(images: None) -> Iterator[Disks]:
     ("vm", "disk", "sits_at", "efi"),
     [
         ("virtio", "vda", r"/virtio\d+$", "no"),
-        ("scsi", "sda", r"/virtio\d+/host", "no"),
+        ("scsi", "sda", r"/virtio\d+/host", "yes"),
         ("ide", "sda", r"/ata\d+/host", "no"),
-        ("uefi", "vda", r"/virtio\d+$", "yes"),
     ],
 )
 def test_boots_from(disks: Disks, vm: str, disk: str, sits_at: str, efi: str) -> None:
@@ -267,14 +276,14 @@ def test_boots_from(disks: Disks, vm: str, disk: str, sits_at: str, efi: str) ->
 
 def test_disk_is_as_large_as_asked(disks: Disks) -> None:
     assert int(disks.sh("virtio", "cat /sys/block/vda/size")) * 512 == 2 << 30
-    assert int(disks.sh("uefi", "cat /sys/block/vda/size")) * 512 < 1 << 30
+    assert int(disks.sh("scsi", "cat /sys/block/sda/size")) * 512 < 1 << 30
 
 
 def test_writes_stay_in_their_vm(disks: Disks) -> None:
-    for vm in ("virtio", "scsi", "ide", "uefi"):
+    for vm in ("virtio", "scsi", "ide"):
         disks.sh(vm, f"[ ! -e /root/mark ] && echo {vm} > /root/mark")
         disks.sh(vm, "sync && echo 3 > /proc/sys/vm/drop_caches")
-    for vm in ("virtio", "scsi", "ide", "uefi"):
+    for vm in ("virtio", "scsi", "ide"):
         assert disks.sh(vm, "cat /root/mark") == vm
     assert digest(disks.base) == disks.before
 
@@ -330,11 +339,9 @@ def test_refused_before_anything_is_made(zoo: Zoo, spec: dict[str, Any], says: l
     ],
 )
 def test_what_qemu_refuses(home: Home, change: dict[str, Any], says: str) -> None:
-    began = time.monotonic()
     said = home.fails("up", home.spec(tiny(**change)))
     assert says in said
     assert "VM default" in said
-    assert time.monotonic() - began < 20
     home.assert_nothing_left(0.5)
     assert listed(home) == []
 

@@ -24,9 +24,11 @@ def template(images: None) -> None:
 def victim(template: None) -> Iterator[Home]:
     """A home whose daemon soon gives up on guests that do not answer."""
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
-    home.sandbox = home.up()  # type: ignore[attr-defined]
-    yield home
-    home.close()
+    try:
+        home.sandbox = home.up()  # type: ignore[attr-defined]
+        yield home
+    finally:
+        home.close()
 
 
 def in_guest(home: Home, script: str) -> None:
