@@ -160,8 +160,10 @@ def test_standby_gives_its_memory_to_those_who_wait(home: Home) -> None:
     # Three eighths may be used: one quarter fits, two do not.
     config = f"idle_exit: 0\nmemory_keep_mb: {free * 5 // 8}\n"
     (home.dir / "config.yaml").write_text(config)
-    spare = {"vms": [{**TINY["vms"][0], "ram_mb": free // 4, "warm": False}]}
-    wanted = {"vms": [{**spare["vms"][0], "name": "wanted"}]}
+    # It is not waited for: nobody looks into it.
+    large = {"name": "large", "source": "tiny", "ram_mb": free // 4, "is_sandbox": False}
+    spare = {"vms": [TINY["vms"][0], large]}
+    wanted = {"vms": [TINY["vms"][0], {**large, "name": "wanted"}]}
     keeper = Keeper(home, 1, spare)
     (waits,) = keeper.ready()
     big = home.up(wanted)
