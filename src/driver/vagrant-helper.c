@@ -3,10 +3,11 @@
 /*
  * Ruby that our Vagrant processes load instead of the Vagrantfile, and that loads it. It adds to
  * `vagrant up`, and changes no machine: a line of machine-readable output that says how a machine
- * is reached, as soon as that is known, and again when Vagrant itself has reached it; a lock around the moment when a box is taken into the
- * hypervisor's storage, where a second process could meet half an image; and, with libvirt, a note
- * of the name that a machine will have (VAGRANT_NOTES). `vagrant destroy` looks for that one if
- * Vagrant was killed before it wrote down the machine itself.
+ * is reached, as soon as that is known, and again when Vagrant itself has reached it; a lock around
+ * the moment when a box is taken into the hypervisor's storage, where a second process could meet
+ * half an image; and, with libvirt, a note of the name that a machine will have (VAGRANT_NOTES).
+ * `vagrant destroy` looks for that one if Vagrant was killed before it wrote down the machine
+ * itself.
  */
 const char vagrant_helper[] =
 	"# Made by moat, for the vagrant processes that it starts. Yours is the file "
