@@ -78,6 +78,9 @@ def test_qemu_is_in_namespaces_of_its_own(user: StrangersHome) -> None:
     uid_map = Path(f"/proc/{qemu}/uid_map").read_text().split()
     assert uid_map == [str(STRANGER), str(STRANGER), "1"], "nobody else is in there"
     assert "CapEff:\t0000000000000000\n" in status(qemu)
+    # Somebody uses it: if memory runs out, others go first.
+    own = int(Path(f"/proc/{daemon}/oom_score_adj").read_text())
+    assert own < int(Path(f"/proc/{qemu}/oom_score_adj").read_text()) < 1000
     assert "NSpid:\t" in status(qemu)
     assert status(qemu).split("NSpid:")[1].split("\n")[0].split()[-1] == "1"
 
