@@ -19,6 +19,17 @@ static const char *cold_reason(const json_t *result)
 	return NULL;
 }
 
+/* What the spec itself says need not be found out by booting. */
+static bool is_turned_off(const json_t *spec)
+{
+	const json_t *vm;
+	size_t i;
+
+	json_array_foreach(json_object_get(spec, "vms"), i,
+		vm) if (json_is_false(json_object_get(vm, "warm"))) return true;
+	return false;
+}
+
 /* Making one sandbox makes the templates of all its VMs, and shows that they work. */
 static int image_warm_run(struct cli *cli, struct err *e)
 {
@@ -27,6 +38,9 @@ static int image_warm_run(struct cli *cli, struct err *e)
 
 	if (up_choose_spec(cli, &spec, e) < 0)
 		return -1;
+	if (is_turned_off(spec))
+		return err_set(
+			e, ERR_UNSUPPORTED, "there can be no template: the spec says warm: false");
 	if (cli_ask(cli, "up", json_pack("{s:O}", "spec", spec), &result, e) < 0 ||
 		cli_ask(cli, "rm", json_pack("{s:[s]}", "sandboxes", get_str(result, "sandbox")),
 			NULL, e) < 0)

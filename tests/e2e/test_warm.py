@@ -132,17 +132,10 @@ def test_a_reboot_leads_back_into_the_same_machine(warm: Home) -> None:
     warm.ok("rm", box)
 
 
-def test_the_spec_can_turn_it_off_and_obstacles_are_told(warm: Home) -> None:
+def test_obstacles_are_told(warm: Home) -> None:
     """test_driver.py has VMs that are started nevertheless."""
-    for change, why in (
-        ({"warm": False}, "warm: false"),
-        ({"native": {"args": ["-device", "virtio-balloon-pci"]}}, "native.args"),
-        ({"cloud_init": {"user_data": "#cloud-config\n"}}, "cloud_init"),
-        ({"uefi_boot": True}, "UEFI"),
-        ({"os_type": "win11"}, "Windows"),
-    ):
-        said = warm.fails("image", "warm", warm.spec({"vms": [{**KIND["vms"][0], **change}]}))
-        assert why in said
+    off = {"vms": [{**KIND["vms"][0], "warm": False}]}
+    assert "warm: false" in warm.fails("image", "warm", warm.spec(off))
     assert len(templates(warm)) == 1
 
 
