@@ -185,10 +185,22 @@ def machines_of(options: argparse.Namespace, app: App) -> Machines:
     return QemuMachines(app)
 
 
+def scratch(options: argparse.Namespace) -> str:
+    """Where a server's files are: in memory, if they are small and many and may be programs."""
+    memory = "/dev/shm"
+    if options.vms != "container" or not os.path.isdir(memory):
+        return "/tmp"
+    there = os.statvfs(memory)
+    roomy = there.f_bavail * there.f_frsize > 2 << 30
+    return memory if roomy and not there.f_flag & os.ST_NOEXEC else "/tmp"
+
+
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     folder = (
-        Path(options.dir) if options.dir else Path(tempfile.mkdtemp(prefix="pves-", dir="/tmp"))
+        Path(options.dir)
+        if options.dir
+        else Path(tempfile.mkdtemp(prefix="pves-", dir=scratch(options)))
     )
     folder.mkdir(parents=True, exist_ok=True)
     try:
