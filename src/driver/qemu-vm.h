@@ -39,6 +39,7 @@ struct qemu_vm {
 	bool paused;               /* it waits for qemu_vm_continue */
 	bool copied;               /* made from a template: its identity is not its own yet */
 	bool runner_waits;         /* the runner is in its memory already */
+	bool identified;           /* it has been made itself, or needed not be */
 	char cold_reason[160];     /* "": it started warm, or need not have */
 
 	struct proc proc;

@@ -228,14 +228,18 @@ static int run_healthcheck(struct qemu_vm *vm, const struct op *op, struct err *
 	}
 }
 
-/* Ready: it answers, and its healthcheck, if it has one, passed. A VM without an agent is ready
- * when it runs. */
-static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
+/* A VM that nobody looks into is ready, and itself, when it runs. */
+static bool is_looked_into(const struct qemu_vm *vm)
+{
+	return vm->spec->is_sandbox || vm->spec->healthcheck;
+}
+
+/* Once: what it has got it keeps. */
+static int make_own(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct op boot = op_within(op, vm->env->boot_timeout);
-	struct guest *g;
 
-	if (!vm->spec->is_sandbox && !vm->spec->healthcheck)
+	if (vm->identified || !is_looked_into(vm))
 		return 0;
 	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
 	if (qemu_identify(vm, &boot, e) < 0) {
@@ -247,14 +251,31 @@ static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
 		}
 		if (qemu_vm_go_cold(vm, op, &why, e) < 0)
 			return -1;
-		boot = op_within(op, vm->env->boot_timeout);
 	}
+	vm->identified = true;
+	return 0;
+}
+
+/* Ready: it answers, and its healthcheck, if it has one, passed. */
+static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op boot;
+	struct guest *g;
+
+	if (!is_looked_into(vm))
+		return 0;
+	if (make_own(vm, op, e) < 0)
+		return -1;
+	boot = op_within(op, vm->env->boot_timeout);
 	if (ways_take(&vm->ways, &boot, &g, e) < 0)
 		return -1;
 	ways_give(&vm->ways, g);
 	if (qemu_await_addresses(vm, op, e) < 0)
 		return -1;
-	return vm->spec->healthcheck ? run_healthcheck(vm, op, e) : 0;
+	if (!vm->spec->healthcheck)
+		return 0;
+	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
+	return run_healthcheck(vm, op, e);
 }
 
 static bool others_wait_for(const struct sandbox_spec *spec, const struct vm_spec *vm)
@@ -300,6 +321,10 @@ static int start_all(struct qemu_box *b, const struct op *op, struct err *e)
 		if (others_wait_for(b->spec, vm->spec) && wait_ready(vm, op, e) < 0)
 			return -1;
 	}
+	/* One asks for its address while the next becomes itself. */
+	for (size_t i = 0; i < b->spec->n_vms; i++)
+		if (make_own(&b->vms[order[i]], op, e) < 0)
+			return -1;
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (wait_ready(&b->vms[order[i]], op, e) < 0)
 			return -1;
