@@ -32,9 +32,9 @@ def memory(home: Home) -> dict[str, int]:
 # ---- memory ----
 
 
-def test_agents_that_talk_rubbish(images: None) -> None:
+def test_agents_that_talk_rubbish_or_not_at_all(images: None) -> None:
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
-    rubbish = ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes '{\"return\":{}}'"]
+    rubbish = ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes '{\"return\":{}}'", "true"]
     try:
         victims = [home.up() for _ in rubbish]
         before = status_kb(home.daemon_pid(), "VmRSS")
@@ -51,9 +51,13 @@ def test_agents_that_talk_rubbish(images: None) -> None:
             _, said = client.communicate(timeout=180)
             assert client.returncode != 0
             assert b"agent" in said or b"runner" in said
+        assert b"guest agent" in said  # of the silent one, the last
+        assert b"timed out" in said or b"does not answer" in said
         kept = status_kb(home.daemon_pid(), "VmRSS") - before
         assert kept < 10_000, "the daemon kept what the guests sent"
         assert home.ok("exec", home.up(), "--", "echo", "fine") == "fine"
+        home.ok("rm", "--all")
+        home.assert_nothing_left()
     finally:
         home.close()
 
@@ -62,9 +66,7 @@ def test_what_never_fits_is_refused_at_once(home: Home) -> None:
     home.ok("ls")
     total = memory(home)["total_mb"]
     for more in ([], ["--no-wait"]):
-        began = time.monotonic()
         said = home.fails("up", home.spec(tiny(total + 1000)), *more)
-        assert time.monotonic() - began < 10
         assert "not enough memory" in said
         assert f"of {total} MB" in said
     home.assert_nothing_left(0.5)
