@@ -42,6 +42,7 @@ struct qemu_plan {
 	const struct vm_spec *vm;
 	const struct image *image;
 	bool kvm;
+	unsigned tsc_khz;           /* that guests see without KVM; 0: let them measure */
 	bool seed;                  /* there is a cloud-init disk */
 	const char *uefi;           /* non-NULL: boot with UEFI firmware */
 	const struct net_plan *net; /* NULL: each NIC is alone on a user-mode network */

@@ -23,6 +23,7 @@
 #include "util/log.h"
 #include "util/memory.h"
 #include "util/str.h"
+#include "util/tsc.h"
 
 enum { MONITOR_STACK = 128 * 1024 };
 #define END_SECONDS 5.0 /* between the first sign of QEMU's end and the end itself */
@@ -255,6 +256,7 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		.vm = vm->spec,
 		.image = vm->image,
 		.kvm = vm->kvm,
+		.tsc_khz = vm->kvm ? 0 : tsc_khz(),
 		.seed = vm->spec->cloud_init != NULL,
 		.uefi = vm->spec->uefi_boot ? "ovmf" : NULL,
 		.net = vm->net ? net_plan(vm->net) : NULL,

@@ -65,6 +65,7 @@ static int args_of(const struct row *row, struct strv *ret, struct err *e)
 	plan.seed = plan.vm->cloud_init != NULL;
 	plan.uefi = plan.vm->uefi_boot ? "ovmf" : NULL;
 	plan.kernel = row->image->kernel;
+	plan.tsc_khz = 2445430;
 	plan.ram = row->ram;
 	plan.template = plan.paused = row->ram == QEMU_RAM_SHARED;
 	plan.layered = plan.incoming = row->ram == QEMU_RAM_COPIED;
