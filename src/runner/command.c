@@ -16,15 +16,6 @@ enum {
 	STACK_FOR_BIG = 32 * 1024 * 1024,
 };
 
-static int priority;
-static bool have_priority;
-
-void command_keep_priority(void)
-{
-	priority = getpriority(PRIO_PROCESS, 0);
-	have_priority = true;
-}
-
 static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
 {
 	job->state.error = error;
@@ -149,8 +140,6 @@ _Noreturn void command_run(const struct command *c)
 	error = enter(job);
 	if (error)
 		give_up(job, JOB_NO_CWD, error);
-	if (have_priority)
-		setpriority(PRIO_PROCESS, 0, priority);
 	prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
 	free_signals(job);
 	give_up(job, JOB_NO_EXEC, execute(job->argv, job->env));

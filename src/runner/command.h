@@ -5,9 +5,6 @@
 
 #include "runner/job.h"
 
-/* What priority the runner has now commands will have, whatever its own becomes. */
-void command_keep_priority(void);
-
 struct command {
 	struct job *job;
 	pid_t supervisor; /* its parent, without which it must not run */

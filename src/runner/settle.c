@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "guest/wire.h"
-#include "runner/command.h"
 #include "runner/ring.h"
 #include "runner/supervisor.h"
 
@@ -22,7 +21,6 @@ enum {
 	FDS_BESIDES = 256,
 	MEMORY_SHARE = 4, /* captured output may take one part in so many */
 	KERNEL_SIGSET_BYTES = 8,
-	FIRST_PRIORITY = -20,
 };
 
 static bool write_text(const char *path, const char *text)
@@ -91,16 +89,6 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/*
- * Somebody outside waits for what we do, and that is little: it goes before what the guest does of
- * its own accord, such as coming to terms with a network that it has just been given.
- */
-static void go_first(void)
-{
-	command_keep_priority();
-	setpriority(PRIO_PROCESS, 0, FIRST_PRIORITY);
-}
-
 static void share_memory(void)
 {
 	struct sysinfo info;
@@ -135,7 +123,6 @@ void settle(bool own_life)
 	if (own_life && geteuid() == 0) {
 		leave_cgroup();
 		leave_mount_namespace();
-		go_first();
 	}
 	if (chdir("/") < 0)
 		return;
