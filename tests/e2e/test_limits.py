@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ def memory(home: Home) -> dict[str, int]:
 # ---- memory ----
 
 
+def refusal(home: Home, victim: str) -> str:
+    """What a command is told, as soon as the way in is gone: a slow guest may take its time."""
+    for _ in range(300):
+        done = home.run("exec", victim, "--", "true", timeout=180)
+        if done.returncode != 0:
+            return done.stderr
+        time.sleep(0.2)
+    raise AssertionError("commands still run")
+
+
 def test_agents_that_talk_rubbish_or_not_at_all(images: None) -> None:
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
     rubbish = ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes '{\"return\":{}}'", "true"]
@@ -45,14 +56,12 @@ def test_agents_that_talk_rubbish_or_not_at_all(images: None) -> None:
             )
             outlives = f"setsid sh -c {shlex.quote(script)} >/dev/null 2>&1 &"
             in_guest(home, victim, outlives)
-        time.sleep(1)
-        clients = [home.start("exec", victim, "--", "true", stderr=-1) for victim in victims]
-        for client in clients:
-            _, said = client.communicate(timeout=180)
-            assert client.returncode != 0
-            assert b"agent" in said or b"runner" in said
-        assert b"guest agent" in said  # of the silent one, the last
-        assert b"timed out" in said or b"does not answer" in said
+        with ThreadPoolExecutor(len(victims)) as pool:
+            refusals = list(pool.map(lambda victim: refusal(home, victim), victims))
+        assert all("agent" in said or "runner" in said for said in refusals), refusals
+        silent = refusals[-1]
+        assert "guest agent" in silent
+        assert "timed out" in silent or "does not answer" in silent
         kept = status_kb(home.daemon_pid(), "VmRSS") - before
         assert kept < 10_000, "the daemon kept what the guests sent"
         assert home.ok("exec", home.up(), "--", "echo", "fine") == "fine"
