@@ -34,11 +34,10 @@ def memory(home: Home) -> dict[str, int]:
 
 
 def refusal(home: Home, victim: str) -> str:
-    """What a command is told, as soon as the way in is gone: a slow guest may take its time."""
+    """What a command is told when the way in is gone, for which a slow guest may take its time."""
     for _ in range(300):
-        done = home.run("exec", victim, "--", "true", timeout=180)
-        if done.returncode != 0:
-            return done.stderr
+        if home.run("exec", victim, "--", "true", timeout=180).returncode != 0:
+            return home.fails("exec", victim, "--", "true", timeout=180)
         time.sleep(0.2)
     raise AssertionError("commands still run")
 
