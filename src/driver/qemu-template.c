@@ -24,8 +24,10 @@
 #include "util/log.h"
 #include "util/memory.h"
 #include "util/str.h"
+#include "util/tsc.h"
 
 #define SETTLE_SECONDS 300.0
+enum { TSC_STEP_KHZ = 16 * 1000 };
 
 /*
  * Ends when the system has come up and has had nothing to do for a while. systemd says itself when
@@ -94,11 +96,16 @@ static void add_program(struct sha256 *s, const char *name)
 	sha256_add(s, &st.st_mtim, sizeof(st.st_mtim));
 }
 
-/* The CPU, with the frequency of its clock: a guest has measured that. */
+/*
+ * The CPU, with the frequency of its clock, by which a guest reckons. Many CPUs do not tell theirs,
+ * so it is measured as well, and rounded: no two measurements are the same.
+ */
 static void add_cpu(struct sha256 *s)
 {
 	static const unsigned leaves[] = {1, 0x15, 0x16, 0x80000002, 0x80000003, 0x80000004};
+	unsigned rounded = (tsc_khz() + TSC_STEP_KHZ / 2) / TSC_STEP_KHZ;
 
+	sha256_add(s, &rounded, sizeof(rounded));
 	for (unsigned i = 0; i < ARRAY_LEN(leaves); i++) {
 		unsigned r[4] = {0};
 
