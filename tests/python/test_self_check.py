@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from inspect_ai.util import SandboxEnvironment
+from inspect_ai.util import ExecResult, SandboxEnvironment
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
 from inspect_moat import MoatSandboxEnvironment
@@ -24,7 +24,16 @@ IMPOSSIBLE_FOR_ROOT = {
 }
 
 
-class RootSandboxEnvironment(MoatSandboxEnvironment):
+class PatientSandboxEnvironment(MoatSandboxEnvironment):
+    async def exec(self, cmd: list[str], *args: Any, **options: Any) -> ExecResult[str]:
+        """Inspect gives adduser ten seconds, in case it asks and waits for ever. A guest that is
+        emulated, and shares its processor with other tests, may need longer for it."""
+        if cmd[0] == "adduser":
+            options.pop("timeout", None)
+        return await super().exec(cmd, *args, **options)
+
+
+class RootSandboxEnvironment(PatientSandboxEnvironment):
     def _args(self, **more: Any) -> dict[str, Any]:
         return super()._args(**{"user": "root", **more})
 
@@ -38,9 +47,9 @@ def anyio_backend() -> str:
 async def sandbox_env(
     request: pytest.FixtureRequest, debian_machine: MoatSandboxEnvironment
 ) -> SandboxEnvironment:
+    known = debian_machine
     if request.param == "user":
-        return debian_machine
+        return PatientSandboxEnvironment(known._connection, known.sandbox_id, known.vm_name)
     if request.node.originalname in IMPOSSIBLE_FOR_ROOT:
         request.node.add_marker(pytest.mark.xfail(strict=True, reason="root may do everything"))
-    known = debian_machine
     return RootSandboxEnvironment(known._connection, known.sandbox_id, known.vm_name)
