@@ -240,12 +240,13 @@ static int door_file_write(
 	return pve_agent_write(d->agent, op, name, content, e);
 }
 
-static int door_file_read(void *arg, const struct op *op, const char *path, uint64_t max,
-	int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg, struct err *e)
+static int door_file_read(void *arg, const struct op *op, const char *path, uint64_t from,
+	uint64_t max, int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg,
+	struct err *e)
 {
 	struct pve_door *d = arg;
 	auto_free char *name = latin1_str(path, strlen(path), e);
-	uint64_t offset = 0;
+	uint64_t offset = from;
 	int more;
 
 	if (!name)
@@ -257,7 +258,7 @@ static int door_file_read(void *arg, const struct op *op, const char *path, uint
 		if (more < 0)
 			return -1;
 		offset += piece.len;
-		if (max && offset > max)
+		if (max && offset - from > max)
 			return err_set(e, ERR_LIMIT, "the file is larger than %llu bytes",
 				(unsigned long long)max);
 		if (piece.len && sink(sink_arg, buf_bytes(&piece), e) < 0)

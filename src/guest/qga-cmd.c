@@ -195,6 +195,18 @@ int qga_file_write(
 	return file_close(q, op, handle, e);
 }
 
+static int file_seek(
+	struct qga *q, const struct op *op, json_int_t handle, uint64_t to, struct err *e)
+{
+	auto_json json_t *args = NULL, *value = NULL;
+
+	if (json_make(&args, e, "{s:I, s:I, s:s}", "handle", handle, "offset", (json_int_t)to,
+		    "whence", "set") < 0)
+		return -1;
+	return qga_call(
+		q, op, &(struct qga_call){.command = "guest-file-seek", .args = args}, &value, e);
+}
+
 /* 1: more may come; 0: that was the end. */
 static int read_some(
 	struct qga *q, const struct op *op, json_int_t handle, struct buf *ret, struct err *e)
@@ -218,7 +230,7 @@ static int read_some(
 	return !json_is_true(json_object_get(value, "eof")) && ret->len > 0;
 }
 
-int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t max,
+int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t from, uint64_t max,
 	int (*sink)(void *arg, struct bytes piece, struct err *e), void *arg, struct err *e)
 {
 	json_int_t handle;
@@ -228,9 +240,11 @@ int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t
 	const struct qga_way *way = qga_way_of(q, &way_arg);
 
 	if (way)
-		return way->file_read(way_arg, op, path, max, sink, arg, e);
+		return way->file_read(way_arg, op, path, from, max, sink, arg, e);
 	if (file_open(q, op, path, "r", &handle, e) < 0)
 		return -1;
+	if (from && file_seek(q, op, handle, from, e) < 0)
+		more = -1;
 	while (more > 0) {
 		auto_buf struct buf piece = {0};
 

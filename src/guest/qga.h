@@ -27,9 +27,9 @@ struct qga_way {
 		struct qga_exit *ret, struct err *e);
 	int (*file_write)(void *arg, const struct op *op, const char *path, struct bytes content,
 		struct err *e);
-	int (*file_read)(void *arg, const struct op *op, const char *path, uint64_t max,
-		int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg,
-		struct err *e);
+	int (*file_read)(void *arg, const struct op *op, const char *path, uint64_t from,
+		uint64_t max, int (*sink)(void *arg, struct bytes piece, struct err *e),
+		void *sink_arg, struct err *e);
 };
 int qga_open_way(const struct qga_way *way, void *arg, struct qga **ret, struct err *e);
 /* NULL: it is one at a socket. *ret_arg: what qga_open_way got. */
@@ -79,9 +79,9 @@ int qga_exec_wait(struct qga *q, const struct op *op, int64_t pid, size_t output
 int qga_exec(struct qga *q, const struct op *op, const struct qga_exec *req, struct qga_exit *ret,
 	struct err *e);
 
-/* Whole files, of up to qga_write_max bytes, as the agent's user. The sink is called with pieces as
- * they come. */
+/* Whole files, of up to qga_write_max bytes, as the agent's user. Reading begins at byte `from`;
+ * more than max bytes (0: any number) are an error. The sink is called with pieces as they come. */
 int qga_file_write(
 	struct qga *q, const struct op *op, const char *path, struct bytes content, struct err *e);
-int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t max,
+int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t from, uint64_t max,
 	int (*sink)(void *arg, struct bytes piece, struct err *e), void *arg, struct err *e);

@@ -14,6 +14,11 @@ enum {
 	JOIN_AT_ONCE = 64,
 };
 
+void wincmd_temp_path(const char *id, const char *ending, char path[WINCMD_PATH_MAX])
+{
+	snprintf(path, WINCMD_PATH_MAX, WINCMD_TEMP "\\moat-%s.%s", id, ending);
+}
+
 int wincmd_full_path(const char *cwd, const char *path, char **ret, struct err *e)
 {
 	bool whole = path[0] == '/' || path[0] == '\\' || (path[0] && path[1] == ':');
@@ -30,10 +35,10 @@ int wincmd_full_path(const char *cwd, const char *path, char **ret, struct err *
 bool wincmd_is_builtin(const char *name)
 {
 	static const char *const names[] = {"assoc", "break", "call", "cd", "chdir", "cls", "color",
-		"copy", "date", "del", "dir", "echo", "endlocal", "erase", "exit", "for", "ftype",
-		"goto", "if", "md", "mkdir", "mklink", "move", "path", "pause", "popd", "prompt",
-		"pushd", "rd", "rem", "ren", "rename", "rmdir", "set", "setlocal", "shift", "start",
-		"time", "title", "type", "ver", "verify", "vol"};
+		"copy", "date", "del", "dir", "echo", "endlocal", "erase", "exit", "ftype", "md",
+		"mkdir", "mklink", "move", "path", "pause", "popd", "prompt", "pushd", "rd", "rem",
+		"ren", "rename", "rmdir", "set", "setlocal", "shift", "start", "time", "title",
+		"type", "ver", "verify", "vol"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (strcasecmp(name, names[i]) == 0)
@@ -174,17 +179,21 @@ int wincmd_join(struct buf *b, const char *id, unsigned pieces, const char *path
 	return 0;
 }
 
-static int add_command(struct buf *b, const char *const *argv, const char *input, struct err *e)
+/* Redirections first: behind the command, a space before them could become a part of its words. */
+static int add_command(
+	struct buf *b, const char *id, const char *const *argv, const char *input, struct err *e)
 {
 	size_t start = b->len;
 
-	if (add_program(b, argv[0], e) < 0)
+	if (input && add_around(b, "<", input, " ", e) < 0)
+		return -1;
+	if (buf_printf(b, e, ">" WINCMD_TEMP "\\moat-%s.out 2>" WINCMD_TEMP "\\moat-%s.err ", id,
+		    id) < 0 ||
+		add_program(b, argv[0], e) < 0)
 		return -1;
 	for (const char *const *arg = argv + 1; *arg; arg++)
 		if (buf_add_str(b, " ", e) < 0 || add_word(b, *arg, e) < 0)
 			return -1;
-	if (input && add_around(b, " <", input, "", e) < 0)
-		return -1;
 	return end_line(b, start, e);
 }
 
@@ -204,44 +213,96 @@ static int add_variables(struct buf *b, const char *const *env, struct err *e)
 	return 0;
 }
 
+static int add_cwd(struct buf *b, const char *id, const char *cwd, struct err *e)
+{
+	auto_free char *path = NULL;
+
+	if (wincmd_full_path(NULL, cwd, &path, e) < 0 ||
+		add_around(b, "cd /d ", path, " 2>nul && goto there\r\n", e) < 0 ||
+		add_around(b, "if exist ", path, "", e) < 0 ||
+		buf_printf(b, e, " >&2 echo %s cwd %d\r\n", id, ENOTDIR) < 0 ||
+		add_around(b, "if not exist ", path, "", e) < 0 ||
+		buf_printf(b, e, " >&2 echo %s cwd %d\r\n", id, ENOENT) < 0)
+		return -1;
+	return buf_add_str(b, "exit /b 1\r\n:there\r\n", e);
+}
+
+/* What cmd says of a program that is not in its place depends on much; of others it is clear. */
+static int add_program_check(struct buf *b, const char *id, const char *program, struct err *e)
+{
+	auto_free char *path = NULL, *either = NULL;
+
+	if (wincmd_full_path(NULL, program, &path, e) < 0)
+		return -1;
+	/* With a percent sign in it, the loop would put its own value into the name. */
+	if (!strchr(path, '\\') || strchr(path, '%'))
+		return 0;
+	if (buf_add_str(b, "for %%x in (\"\" .com .exe .bat .cmd) do if exist ", e) < 0 ||
+		add_path(b, path, e) < 0)
+		return -1;
+	b->len--; /* the quote: what follows is in the name */
+	return buf_printf(
+		b, e, "%%%%~x\" goto run\r\n>&2 echo %s program\r\nexit /b 1\r\n:run\r\n", id);
+}
+
+static int add_end(struct buf *b, const char *id, struct err *e)
+{
+	char out[WINCMD_PATH_MAX], err[WINCMD_PATH_MAX];
+
+	wincmd_temp_path(id, "out", out);
+	wincmd_temp_path(id, "err", err);
+	return buf_printf(b, e,
+		"set moat=%%errorlevel%%\r\n"
+		"for %%%%f in (%s %s) do >&2 echo %s size %%%%~zf\r\n"
+		"for %%%%f in (%s) do if %%%%~zf LEQ %d type %%%%f\r\n"
+		"for %%%%f in (%s) do if %%%%~zf LEQ %d >&2 type %%%%f\r\n"
+		"exit /b %%moat%%\r\n",
+		out, err, id, out, WINCMD_SHOWN_MAX, err, WINCMD_SHOWN_MAX);
+}
+
 int wincmd_exec(struct buf *b, const char *id, const struct guest_exec *req, const char *input,
 	struct err *e)
 {
-	auto_free char *cwd = NULL;
-
-	if (req->cwd) {
-		if (wincmd_full_path(NULL, req->cwd, &cwd, e) < 0 ||
-			add_around(b, "cd /d ", cwd, " 2>nul && goto run\r\n", e) < 0 ||
-			add_around(b, "if exist ", cwd, "", e) < 0 ||
-			buf_printf(b, e, " >&2 echo %s %d\r\n", id, WINCMD_ERRNO + ENOTDIR) < 0 ||
-			add_around(b, "if not exist ", cwd, "", e) < 0 ||
-			buf_printf(b, e, " >&2 echo %s %d\r\n", id, WINCMD_ERRNO + ENOENT) < 0 ||
-			buf_add_str(b, "exit /b 1\r\n:run\r\n", e) < 0)
-			return -1;
-	}
-	if (add_variables(b, req->env, e) < 0)
+	if ((req->cwd && add_cwd(b, id, req->cwd, e) < 0) ||
+		add_program_check(b, id, req->argv[0], e) < 0 ||
+		add_variables(b, req->env, e) < 0 || add_command(b, id, req->argv, input, e) < 0)
 		return -1;
-	return add_command(b, req->argv, input, e);
+	return add_end(b, id, e);
 }
 
-bool wincmd_parse_not_run(struct buf *err, const char *id, const char *cwd, struct guest_exit *ret)
+/* Takes a line that begins with the id off; what follows that, or NULL. */
+static char *take_line(struct buf *b, const char *id, char *line, size_t size)
 {
-	char text[WINCMD_ID_LEN + 16], safe[180], why[256];
-	unsigned code;
+	const uint8_t *end = b->len ? memchr(buf_data(b), '\n', b->len) : NULL;
+	size_t n = end ? (size_t)(end - buf_data(b)) : 0;
 
-	if (err->len > sizeof(text) - 1)
-		return false;
-	str_escape((const char *)buf_data(err), err->len, text, sizeof(text));
-	if (strncmp(text, id, WINCMD_ID_LEN) != 0 ||
-		sscanf(text + WINCMD_ID_LEN, " %3u", &code) != 1 ||
-		(code != WINCMD_ERRNO + ENOENT && code != WINCMD_ERRNO + ENOTDIR))
-		return false;
-	code -= WINCMD_ERRNO;
-	str_escape(cwd, strlen(cwd), safe, sizeof(safe));
-	snprintf(why, sizeof(why), "%s: %s", safe,
-		code == ENOENT ? "No such file or directory" : "Not a directory");
-	guest_not_run(ret, GUEST_NO_CWD, code, why);
-	return true;
+	if (!end || n >= size || n < WINCMD_ID_LEN + 1 ||
+		memcmp(buf_data(b), id, WINCMD_ID_LEN) != 0 || buf_data(b)[WINCMD_ID_LEN] != ' ')
+		return NULL;
+	memcpy(line, buf_data(b), n);
+	line[n] = 0;
+	line[strcspn(line, "\r")] = 0;
+	buf_drop(b, n + 1);
+	return line + WINCMD_ID_LEN + 1;
+}
+
+void wincmd_parse_end(struct buf *err, const char *id, struct wincmd_end *ret)
+{
+	unsigned long long size;
+	unsigned sizes = 0;
+	char line[80], *said;
+	int code;
+
+	*ret = (struct wincmd_end){0};
+	while (sizes < 2 && (said = take_line(err, id, line, sizeof(line)))) {
+		if (strcmp(said, "program") == 0)
+			ret->no_program = true;
+		else if (sscanf(said, "cwd %4d", &code) == 1)
+			ret->no_cwd = code == ENOTDIR ? ENOTDIR : ENOENT;
+		else if (sscanf(said, "size %19llu", &size) == 1)
+			ret->sizes[sizes++] = size;
+	}
+	ret->has_sizes = sizes == 2;
 }
 
 /* With a backslash behind it, only a directory exists. */

@@ -1,5 +1,6 @@
 /* Everything that reads bytes of the guest agent: the first byte chooses the parser. */
 #include <stdint.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +87,7 @@ static void try_windows(struct bytes in)
 {
 	static const char id[] = "0123456789abcdef";
 	struct buf b = {0};
-	struct guest_exit x = {0};
+	struct wincmd_end end;
 	size_t used = 0;
 	struct err e;
 
@@ -95,7 +96,8 @@ static void try_windows(struct bytes in)
 		abort();
 	if (buf_add(&b, in.p, in.len, &e) < 0)
 		abort();
-	if (wincmd_parse_not_run(&b, id, "C:\\x", &x) && x.code != 126)
+	wincmd_parse_end(&b, id, &end);
+	if (b.len > in.len || (end.no_cwd && end.no_cwd != ENOENT && end.no_cwd != ENOTDIR))
 		abort();
 	buf_free(&b);
 }

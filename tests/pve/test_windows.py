@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inspect_ai.util._sandbox.limits import SandboxEnvironmentLimits
 from lives import named
 from server import PveServer
 
@@ -107,7 +108,6 @@ def test_what_does_not_run(home: PveHome, box: str) -> None:
     assert home.run("exec", "-w", "C:\\", box, "no-such-program").returncode == 127
     assert "SYSTEM" in home.fails("exec", "-u", "root", box, "whoami")
     assert "terminal" in home.fails("exec", "-t", box, "cmd")
-    assert "line break" in home.fails("exec", "-w", "C:\\", box, "--", PROBE, "a\nb")
 
 
 def test_input(home: PveHome, box: str) -> None:
@@ -123,14 +123,45 @@ def test_input(home: PveHome, box: str) -> None:
 def test_timeouts_end_the_tree(home: PveHome, box: str, pve: PveServer) -> None:
     done = home.run("exec", "--timeout", "1", box, "--", "ping", "-n", "1000", "127.0.0.1")
     assert (done.returncode, "after 1 seconds" in done.stderr) == (124, True)
+    assert "Pinging" in done.stdout
     done = home.run("exec", "--timeout", "1", "-w", "C:\\", box, "ping", "-n", "1000", "127.0.0.1")
     assert done.returncode == 124
     assert home.ok("exec", box, "hostname")
 
 
-def test_too_much_output_is_said(home: PveHome, box: str) -> None:
-    assert len(home.ok("exec", box, "--", PROBE, "--out=1000000")) == 1_000_000
-    assert "lost" in home.fails("exec", box, "--", PROBE, "--out=4000000")
+def test_output_is_whole(home: PveHome, box: str) -> None:
+    """Short, or longer than a server can have of the agent at once."""
+    for out, errors in ((1000, 200_000), (262_144, 262_145), (3_000_000, 0), (5_000_000, 300_000)):
+        done = home.run("exec", box, "--", PROBE, f"--out={out}", f"--errors={errors}")
+        assert done.returncode == 0, done.stderr
+        assert (done.stdout, done.stderr) == ("x" * out, "y" * errors)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(range(256)), "\ufeffUTF-16 é☃\r\n".encode("utf-16-le"), b"a\x1ab", b"\r\n", b"\n"],
+    ids=["all", "utf-16", "ctrl-z", "line", "newline"],
+)
+def test_output_is_exact(home: PveHome, box: str, data: bytes) -> None:
+    done = home.run("exec", box, "--", PROBE, f"--hex={data.hex()}", text=False)
+    assert (done.returncode, done.stdout) == (0, data)
+
+
+def test_what_cmd_cannot_be_given_runs_without_it(home: PveHome, box: str) -> None:
+    lines = ["import os\nprint(1)\n", "x" * 9000]
+    assert probe(home, box, *lines)["argv"] == lines
+    # There is no other way for these.
+    assert "line break" in home.fails("exec", "-w", "C:\\", box, "--", PROBE, "a\nb")
+    assert "too long" in home.fails("exec", "-w", "C:\\", box, "--", PROBE, "x" * 9000)
+    assert "lost" in home.fails("exec", box, "--", PROBE, "a\nb", "--out=4000000")
+
+
+def test_batch_files_are_programs(home: PveHome, box: str, tmp_path: Path) -> None:
+    (tmp_path / "hello.cmd").write_bytes(b"@echo off\r\necho hello\r\nexit /b 6\r\n")
+    home.ok("cp", str(tmp_path / "hello.cmd"), f"{box}:C:\\Tools\\hello.cmd")
+    for name in ("C:\\Tools\\hello.cmd", "C:/Tools/hello"):
+        done = home.run("exec", box, "--", name)
+        assert (done.returncode, done.stdout.strip()) == (6, "hello")
 
 
 @pytest.mark.parametrize("size", [0, 5, 46_080, 46_081, 5_000_000])
@@ -230,6 +261,10 @@ async def test_through_inspect(pve: PveServer, tmp_path: Path) -> None:
             await default.read_file("C:\\notes")
         with pytest.raises(IsADirectoryError):
             await default.write_file("C:\\notes", "x")
+        # Beyond what Inspect allows the end is kept, and beyond what one call of the server reads.
+        told = await default.exec([PROBE, f"--out={17 * 1024 * 1024}", "--last=end"])
+        most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        assert told.stdout == "x" * (most - 3) + "end"
         with pytest.raises(TimeoutError):
             await default.exec(["ping", "-n", "1000", "127.0.0.1"], timeout=1)
         await ProxmoxSandboxEnvironment.sample_cleanup("windows", config, boxes, False)

@@ -395,6 +395,11 @@ static void answer_file(struct peer *p, json_t *request, int number)
 			    "{\"return\": {\"count\": %zu, \"buf-b64\": \"%s\", \"eof\": %s}}\n", n,
 			    text, n == left ? "true" : "false") == 0)
 			agent_say(p, reply);
+	} else if (strcmp(command, "guest-file-seek") == 0) {
+		bool is_set = strcmp(json_string_value(agent_arg(request, "whence")), "set") == 0;
+
+		st.at = is_set ? (size_t)json_integer_value(agent_arg(request, "offset")) : 0;
+		agent_say(p, "{\"return\": {\"position\": 0, \"eof\": false}}\n");
 	} else {
 		st.open--;
 		agent_say(p, st.open == 0 ? "{\"return\": {}}\n" : "garbage\n");
@@ -423,10 +428,13 @@ static void test_files(void)
 		content[i] = (uint8_t)(i * 13 / 5);
 	side_open(&s, files);
 	OK(qga_file_write(s.q, &op, "/f", (struct bytes){content, sizeof(content)}, &e) == 0);
-	OK(qga_file_read(s.q, &op, "/f", 0, collect, &back, &e) == 0);
+	OK(qga_file_read(s.q, &op, "/f", 0, 0, collect, &back, &e) == 0);
 	OK(back.len == sizeof(content) && memcmp(buf_data(&back), content, back.len) == 0);
-	OK(qga_file_read(s.q, &op, "/f", 1000, collect, &back, &e) < 0 && e.kind == ERR_LIMIT);
-	OK(qga_file_read(s.q, &op, "/none", 0, collect, &back, &e) < 0 && e.kind == ERR_BACKEND);
+	buf_drop(&back, back.len);
+	OK(qga_file_read(s.q, &op, "/f", MIB, 17, collect, &back, &e) == 0);
+	OK(back.len == 17 && memcmp(buf_data(&back), content + MIB, 17) == 0);
+	OK(qga_file_read(s.q, &op, "/f", 0, 1000, collect, &back, &e) < 0 && e.kind == ERR_LIMIT);
+	OK(qga_file_read(s.q, &op, "/none", 0, 0, collect, &back, &e) < 0 && e.kind == ERR_BACKEND);
 	OK(qga_file_write(s.q, &op, "/f", (struct bytes){0}, &e) == 0);
 	side_close(&s);
 }

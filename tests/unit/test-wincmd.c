@@ -37,6 +37,17 @@ static void test_paths(void)
 	OK(wincmd_is_builtin("DIR") && wincmd_is_builtin("echo") && !wincmd_is_builtin("ping"));
 }
 
+#define ID   "0123456789abcdef"
+#define OUT  "C:\\Windows\\Temp\\moat-" ID ".out"
+#define ERR  "C:\\Windows\\Temp\\moat-" ID ".err"
+#define INTO ">" OUT " 2>" ERR " "
+#define END                                                                                        \
+	"set moat=%errorlevel%\r\n"                                                                \
+	"for %%f in (" OUT " " ERR ") do >&2 echo " ID " size %%~zf\r\n"                           \
+	"for %%f in (" OUT ") do if %%~zf LEQ 262144 type %%f\r\n"                                 \
+	"for %%f in (" ERR ") do if %%~zf LEQ 262144 >&2 type %%f\r\n"                             \
+	"exit /b %moat%\r\n"
+
 static void test_exec(void)
 {
 	const char *const argv[] = {
@@ -49,16 +60,19 @@ static void test_exec(void)
 	auto_buf struct buf b = {0};
 	struct err e;
 
-	OK(wincmd_exec(&b, "0123456789abcdef", &req, NULL, &e) == 0);
-	is_text(&b, "\"C:\\My App\\p.exe\" ^\"^\" ^\"a b^\" ^\"a\\^\"b^\" 50%% x^&y "
-		    "^\"c:\\d e\\\\^\" ^\"\\\\\\^\"^\"\r\n");
+	OK(wincmd_exec(&b, ID, &req, NULL, &e) == 0);
+	is_text(&b, "for %%x in (\"\" .com .exe .bat .cmd) do "
+		    "if exist \"C:\\My App\\p.exe%%~x\" goto run\r\n"
+		    ">&2 echo " ID " program\r\nexit /b 1\r\n:run\r\n" INTO
+		    "\"C:\\My App\\p.exe\" ^\"^\" ^\"a b^\" ^\"a\\^\"b^\" 50%% x^&y "
+		    "^\"c:\\d e\\\\^\" ^\"\\\\\\^\"^\"\r\n" END);
 	req = (struct guest_exec){.argv = simple, .env = env, .cwd = "C:/100%"};
-	OK(wincmd_exec(&b, "0123456789abcdef", &req, "C:\\in", &e) == 0);
-	is_text(&b, "cd /d \"C:\\100%%\" 2>nul && goto run\r\n"
-		    "if exist \"C:\\100%%\" >&2 echo 0123456789abcdef 120\r\n"
-		    "if not exist \"C:\\100%%\" >&2 echo 0123456789abcdef 102\r\n"
-		    "exit /b 1\r\n:run\r\n"
-		    "set A=b ^\"c^\"^|%%d^^\r\nwhoami <\"C:\\in\"\r\n");
+	OK(wincmd_exec(&b, ID, &req, "C:\\in", &e) == 0);
+	is_text(&b, "cd /d \"C:\\100%%\" 2>nul && goto there\r\n"
+		    "if exist \"C:\\100%%\" >&2 echo " ID " cwd 20\r\n"
+		    "if not exist \"C:\\100%%\" >&2 echo " ID " cwd 2\r\n"
+		    "exit /b 1\r\n:there\r\n"
+		    "set A=b ^\"c^\"^|%%d^^\r\n<\"C:\\in\" " INTO "whoami\r\n" END);
 	req = (struct guest_exec){.argv = broken};
 	OK(wincmd_exec(&b, "0", &req, NULL, &e) < 0 && e.kind == ERR_UNSUPPORTED);
 	req = (struct guest_exec){.argv = simple, .env = option};
@@ -70,29 +84,40 @@ static void test_exec(void)
 	OK(wincmd_exec(&b, "0", &req, NULL, &e) < 0 && e.kind == ERR_LIMIT);
 }
 
-static void test_not_run(void)
+static void test_end(void)
 {
 	static const struct {
 		const char *text;
-		bool found;
-		int sys;
+		struct wincmd_end want;
+		const char *rest;
 	} cases[] = {
-		{"0123456789abcdef 102\r\n", true, ENOENT},
-		{"0123456789abcdef 120\r\n", true, ENOTDIR},
-		{"0123456789abcdef 1\r\n", false, 0},
-		{"0123456789abcdeX 102\r\n", false, 0},
-		{"", false, 0},
-		{"something else that is longer than such a line ever is\r\n", false, 0},
+		{ID " cwd 2\r\n", {.no_cwd = ENOENT}, ""},
+		{ID " cwd 20\r\n", {.no_cwd = ENOTDIR}, ""},
+		{ID " cwd 1\r\n", {.no_cwd = ENOENT}, ""},
+		{ID " program\r\n", {.no_program = true}, ""},
+		{ID " size 12\r\n" ID " size 3\r\nabc", {.has_sizes = true, .sizes = {12, 3}},
+			"abc"},
+		/* What the command wrote is its own. */
+		{ID " size 1\r\n" ID " size 18\r\n" ID " size 9\r\n",
+			{.has_sizes = true, .sizes = {1, 18}}, ID " size 9\r\n"},
+		{ID " size 12\r\nabc", {.sizes = {12}}, "abc"},
+		{"0123456789abcdeX size 12\r\n", {0}, "0123456789abcdeX size 12\r\n"},
+		{ID " size 12", {0}, ID " size 12"},
+		{"", {0}, ""},
 	};
 	struct err e;
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		const struct wincmd_end *want = &cases[i].want;
 		auto_buf struct buf b = {0};
-		struct guest_exit x = {0};
+		struct wincmd_end end;
 
 		OK(buf_add_str(&b, cases[i].text, &e) == 0);
-		OK(wincmd_parse_not_run(&b, "0123456789abcdef", "C:\\x", &x) == cases[i].found);
-		OK(x.sys == cases[i].sys && x.code == (cases[i].found ? 126 : 0));
+		wincmd_parse_end(&b, ID, &end);
+		OK(end.no_cwd == want->no_cwd && end.no_program == want->no_program);
+		OK(end.has_sizes == want->has_sizes);
+		OK(end.sizes[0] == want->sizes[0] && end.sizes[1] == want->sizes[1]);
+		is_text(&b, cases[i].rest);
 	}
 }
 
@@ -151,7 +176,7 @@ int main(void)
 {
 	test_paths();
 	test_exec();
-	test_not_run();
+	test_end();
 	test_join();
 	test_list();
 	return tap_done();

@@ -131,6 +131,8 @@ class Cmd:
             name = found.group(1)
             if self.batch is not None and name is None:
                 return "%"
+            if (name or "").lower() == "errorlevel":
+                return str(self.level)
             known = self.process.env.get((name or "").upper())
             if known is not None:
                 return known
@@ -155,9 +157,15 @@ class Cmd:
         wanted = word.lower() != "not"
         if not wanted:
             word, rest = take_token(rest)
+        word, given = self.loop_values(word), take_token(rest)
+        if given[0] == "LEQ" and wanted:
+            most, rest = take_token(given[1])
+            if int(word) <= int(most):
+                await self.run(rest)
+            return
         if word.lower() != "exist":
             raise Unknown(f"if {word}")
-        path, rest = take_token(rest)
+        path, rest = self.loop_values(given[0]), given[1]
         try:
             full = self.full(path)
             there = self.disk.is_dir(full) if path.endswith("\\") else self.disk.get(full)
@@ -171,11 +179,16 @@ class Cmd:
         if found is None:
             raise Unknown(f"for {rest}")
         name, given, body = found.groups()
-        lines = rest.startswith("/f")
-        for one in await self.output_of(given) if lines else [given.strip('"')]:
-            self.variables[name] = one
-            await self.run_parts(body)
-        self.variables.clear()
+        if rest.startswith("/f"):
+            values = await self.output_of(given)
+        else:
+            values = [word.replace('"', "") for word in re.findall(r'"[^"]*"|[^ ]+', given)]
+        try:
+            for one in values:
+                self.variables[name] = one
+                await self.run(body)
+        finally:
+            self.variables.clear()
 
     async def output_of(self, command: str) -> list[str]:
         if command[:1] != "'":
@@ -190,21 +203,21 @@ class Cmd:
         return [line for line in text.split("\r\n") if line]
 
     def loop_values(self, text: str) -> str:
-        """%~af, %~zf, %f: put in after the line was taken apart."""
+        """%~af, %~zf, %~f, %f: put in after the line was taken apart."""
 
         def value(found: re.Match[str]) -> str:
             how, name = found.groups()
             if name not in self.variables:
                 return found.group()
             whole = self.variables[name]
+            if how in (None, "~"):
+                return whole
             node = self.disk.get(self.full(whole))
             if how == "~a":
                 return ("d" if node.data is None else "-") + "-a--------" if node else ""
-            if how == "~z":
-                return str(len(node.data or b"")) if node else ""
-            return whole
+            return str(len(node.data or b"")) if node else ""
 
-        return re.sub(r"%(~[az])?(\w)", value, text) if self.variables else text
+        return re.sub(r"%(~[az]?)?(\w)", value, text) if self.variables else text
 
     async def run_parts(self, line: str) -> None:
         failed = False
@@ -273,7 +286,11 @@ class Cmd:
             self.encoding = {"65001": "utf-8", "437": "cp437"}[rest.strip()]
             self.say(f"Active code page: {rest.strip()}")
             return 0
-        return await self.process.guest.start(path, f"{text}", self.process)
+        code = await self.process.guest.start(path, f"{text}", self.process)
+        if self.batch is not None and path.lower().endswith((".bat", ".cmd")):
+            # Not called: the one that named it does not go on.
+            raise Exit(code)
+        return code
 
     # What cmd itself can do.
 
@@ -305,9 +322,12 @@ class Cmd:
         return 0
 
     async def do_type(self, rest: str) -> int:
+        """Not for bytes: UTF-16 becomes text of the code page, and old versions end at Ctrl-Z."""
         name, _ = take_token(rest)
-        if name.lower() != "nul":
-            self.process.out += self.disk.read(self.full(name))
+        data = b"" if name.lower() == "nul" else self.disk.read(self.full(name))
+        if data.startswith(b"\xff\xfe"):
+            data = self.encode(data[2:].decode("utf-16-le", "replace"))
+        self.process.out += data.partition(b"\x1a")[0]
         return 0
 
     async def do_mkdir(self, rest: str) -> int:

@@ -308,7 +308,11 @@ async def run_probe(process: Process, line: str) -> int:
     words = unquote(line)[1:]
     options = dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
     if "--out" in options:
-        process.out += b"x" * int(options["--out"])
+        process.out += b"x" * int(options["--out"]) + options.get("--last", "").encode()
+        process.err += b"y" * int(options.get("--errors", "0"))
+        return 0
+    if "--hex" in options:
+        process.out += bytes.fromhex(options["--hex"])
         return 0
     process.err += options.get("--err", "").encode()
     told = {

@@ -1,0 +1,7 @@
+/* agent-winexec.h - commands in a Windows guest; see agent-windows.h. */
+#pragma once
+
+#include "guest/guest.h"
+
+int agent_winexec(struct guest *g, const struct op *op, const struct guest_exec *req,
+	const struct guest_io *io, struct guest_exit *ret, struct err *e);
