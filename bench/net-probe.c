@@ -1,5 +1,5 @@
-/* net-probe MOAT SPEC.json: makes the spec's network without its VMs, removes it, and prints the
- * milliseconds of both. */
+/* net-probe MOAT-HELPER SPEC.json: makes the spec's network without its VMs, removes it, and prints
+ * the milliseconds of both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "util/auto.h"
 #include "util/io.h"
 
-static int probe(const char *moat, const char *path, struct err *e)
+static int probe(const char *helper, const char *path, struct err *e)
 {
 	auto_free char *text = NULL;
 	auto_json json_t *j = NULL;
 	auto_spec struct sandbox_spec *spec = NULL;
-	struct net_req req = {.moat_path = moat, .sandbox = "probe"};
+	struct net_req req = {.helper_path = helper, .sandbox = "probe"};
 	struct net *net = NULL;
 	int64_t began, made;
 	struct op op;
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 	struct err e;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: net-probe MOAT SPEC.json\n");
+		fprintf(stderr, "usage: net-probe MOAT-HELPER SPEC.json\n");
 		return 2;
 	}
 	if (probe(argv[1], argv[2], &e) < 0) {

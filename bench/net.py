@@ -122,11 +122,12 @@ def start_user_mode() -> None:
 
 
 def bench_making(home: WorldHome) -> None:
-    probe = Path(home.binary).parents[2] / "tests" / "net-probe"
+    programs = Path(home.binary).parent
+    probe, helper = programs.parents[1] / "tests" / "net-probe", programs / "moat-helper"
     spec = home.spec(RANGE)
     made, removed, plain = [], [], []
     for _ in range(MAKES):
-        command = [*home.world.host.enter(), str(probe), home.binary, spec]
+        command = [*home.world.host.enter(), str(probe), str(helper), spec]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         both = done.stdout.split()
         made.append(float(both[0]))

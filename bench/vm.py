@@ -108,6 +108,20 @@ class BenchVm:
         self.home.ok("exec", "-u", "root", self.sandbox, "--", "sh", "-c", START_AGENT)
         self.agent = PlainAgent(str(path))
         self.wire = Wire(self.home)
+        self.settle()
+
+    def settle(self) -> None:
+        """Both sides can be used while the guest still looks for its devices: not for figures."""
+        idle = 0.0
+        while idle < 0.8:
+            before = self.ticks()
+            time.sleep(1)
+            spent = [now - then for now, then in zip(self.ticks(), before, strict=True)]
+            idle = spent[3] / sum(spent)
+
+    def ticks(self) -> list[int]:
+        """Of the guest's processor: user, nice, system, idle..."""
+        return [int(word) for word in self.read("/proc/stat").split(maxsplit=9)[1:9]]
 
     def exec(self, *argv: str) -> None:
         # As root: so do the agent's.

@@ -1,25 +1,31 @@
-/* main.c - one binary: the daemon, the command line, and moat-helper where that is missing. */
-#include <string.h>
+/*
+ * main.c - moat: the command line. The daemon is a program of its own (serve.c), as its libraries
+ * take longer to load than most commands take to run.
+ */
+#include <errno.h>
+#include <unistd.h>
 
 #include "cli/cmd.h"
-#include "daemon/daemon.h"
-#include "net/holder.h"
-#include "util/guard.h"
+#include "util/auto.h"
+#include "util/paths.h"
 
-/* The command line knows the daemon by its protocol only; this is where the two meet. */
-static int serve(int ready_fd, bool leave_when_idle, struct err *e)
+static char **own_argv;
+
+/* moat-daemon takes the same arguments. Returns only if it cannot be run. */
+static int become_daemon(int ready_fd, bool leave_when_idle, struct err *e)
 {
-	struct daemon_options opts = {.ready_fd = ready_fd, .leave_when_idle = leave_when_idle};
+	auto_free char *path = NULL;
 
-	return daemon_main(&opts, e);
+	(void)ready_fd;
+	(void)leave_when_idle;
+	if (paths_find_part("moat-daemon", &path, e) < 0)
+		return -1;
+	execv(path, own_argv);
+	return err_sys(e, errno, "%s", path);
 }
 
 int main(int argc, char **argv)
 {
-	/* First of all: the guard must be small and must not depend on the environment. */
-	if (argc > 1 && strcmp(argv[1], "guard") == 0)
-		return guard_main(argc - 1, argv + 1);
-	if (argc > 1 && strcmp(argv[1], "net-holder") == 0)
-		return holder_main(argc - 1, argv + 1);
-	return cli_main(argc, argv, serve);
+	own_argv = argv;
+	return cli_main(argc, argv, become_daemon);
 }

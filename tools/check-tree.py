@@ -44,7 +44,7 @@ MAY_INCLUDE_FILES = {
         "util/tree.h",
     },
 }
-# src/main.c: one binary, so this is where the command line and the daemon meet.
+# src/main.c, serve.c, helper.c: the programs, where parts meet that do not know each other.
 MAIN_MAY_INCLUDE = {"cli", "daemon", "net", "util"}
 
 NEVER = {

@@ -236,10 +236,9 @@ static int find_parts(struct daemon *d, struct err *e)
 {
 	char *helper = NULL, *runner = NULL;
 
-	/* What it does this binary can do, too, but not at once. */
-	if (paths_find_part("moat-helper", &helper, e) < 0 && paths_self(&helper, e) < 0)
+	if (paths_find_part("moat-helper", &helper, e) < 0)
 		return -1;
-	d->env.moat_path = helper;
+	d->env.helper_path = helper;
 	/* Without the runner commands go through the guest agent; doctor says so. */
 	if (paths_find_part("moat-guest", &runner, e) == 0)
 		d->env.runner_path = runner;
@@ -286,7 +285,7 @@ static int open_parts(struct daemon *d, struct err *e)
 	if (find_parts(d, e) < 0)
 		return -1;
 	store.recipe_dir = d->recipes;
-	store.moat_path = d->env.moat_path;
+	store.helper_path = d->env.helper_path;
 	if (str_printf(&db, e, "%s/journal.db", d->paths.state) < 0 ||
 		journal_open(db, &d->journal, e) < 0 || store_open(&store, &d->store, e) < 0 ||
 		registry_new(&d->registry, e) < 0 ||
@@ -317,7 +316,7 @@ static void close_parts(struct daemon *d)
 	journal_close(d->journal);
 	json_decref(d->reclaimed);
 	free(d->recipes);
-	free((char *)d->env.moat_path);
+	free((char *)d->env.helper_path);
 	free((char *)d->env.runner_path);
 }
 

@@ -25,7 +25,7 @@ struct driver_env {
 	struct store *store;
 	struct templates *templates;
 	struct journal *journal;
-	const char *moat_path;   /* moat-helper, or else our binary: for guards */
+	const char *helper_path; /* moat-helper: for guards */
 	const char *runner_path; /* moat-guest, or NULL if it is not installed */
 	const char *accel;       /* "auto", "kvm", "tcg" */
 	const char *qemu;        /* the emulator's name or path */

@@ -82,7 +82,7 @@ static int pack_disk(
 	struct build *u, const struct op *op, const char *raw, const char *path, struct err *e)
 {
 	auto_fd int fd = open(raw, O_RDONLY | O_CLOEXEC);
-	struct qemu_img img = {.moat_path = u->b->d->env->moat_path, .fd = fd, .format = "raw"};
+	struct qemu_img img = {.helper_path = u->b->d->env->helper_path, .fd = fd, .format = "raw"};
 
 	if (fd < 0)
 		return err_sys(e, errno, "%s", raw);

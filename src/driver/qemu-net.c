@@ -14,8 +14,10 @@ static size_t count_nics(const struct sandbox_spec *spec)
 int qemu_net_open(const struct driver_env *env, const struct op *op, const char *sandbox,
 	const struct sandbox_spec *spec, uint64_t random, struct net **ret, struct err *e)
 {
-	struct net_req req = {
-		.moat_path = env->moat_path, .sandbox = sandbox, .spec = spec, .random = random};
+	struct net_req req = {.helper_path = env->helper_path,
+		.sandbox = sandbox,
+		.spec = spec,
+		.random = random};
 	size_t n = count_nics(spec);
 
 	if (spec->networks.mode == SPEC_NET_NONE || !n)

@@ -91,7 +91,7 @@ static int box_new(struct vagrant_driver *d, const struct box_request *req,
 	b->base.driver = &d->base;
 	b->d = d;
 	b->dir.log = CAPLOG_NONE;
-	b->dir.guard = d->env->moat_path;
+	b->dir.guard = d->env->helper_path;
 	pthread_mutex_init(&b->dir.log_mu, NULL);
 	snprintf(b->id, sizeof(b->id), "%s", req->id);
 	b->report = calloc(1, sizeof(*b->report));
@@ -186,7 +186,7 @@ static int reclaim_op(
 	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
 {
 	struct vagrant_driver *drv = (struct vagrant_driver *)base;
-	struct vagrant_dir d = {.log = CAPLOG_NONE, .guard = drv->env->moat_path};
+	struct vagrant_dir d = {.log = CAPLOG_NONE, .guard = drv->env->helper_path};
 	int rc;
 
 	if (strcmp(t->kind, THING) != 0)

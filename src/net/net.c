@@ -227,9 +227,9 @@ static int start_holder(
 {
 	__attribute__((cleanup(files_close))) struct files files = {0};
 	char stamp[80];
-	const char *argv[] = {req->moat_path, "net-holder", "-name", stamp, NULL};
+	const char *argv[] = {req->helper_path, "net-holder", "-name", stamp, NULL};
 	auto_strv struct strv env = {0};
-	struct proc_req pr = {.argv = argv, .fds = files.fds, .guard = req->moat_path};
+	struct proc_req pr = {.argv = argv, .fds = files.fds, .guard = req->helper_path};
 
 	snprintf(stamp, sizeof(stamp), "moat-%s/net", req->sandbox);
 	files.fds[files.n++] = (struct proc_fd){sock, HOLDER_FD_REQUESTS};

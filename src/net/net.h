@@ -15,7 +15,7 @@
 struct net;
 
 struct net_req {
-	const char *moat_path;
+	const char *helper_path;
 	const char *sandbox; /* id; the holder carries it on its command line as QEMU does */
 	const struct sandbox_spec *spec; /* outlives the network */
 	uint64_t random;                 /* where MACs come from: the same gives the same */

@@ -23,7 +23,7 @@
 struct store { /* fixed by store_open */
 	char *images, *names, *busy, *logs;
 	char *own_recipes; /* DATA_DIR/recipes: the user's; they win over those of moat */
-	char *cache, *recipes, *moat_path;
+	char *cache, *recipes, *helper_path;
 };
 
 struct name_list {

@@ -161,7 +161,7 @@ static int convert(const struct op *op, struct draft *d, const struct source *s,
 	auto_source struct source inner = {.fd = -1};
 	auto_free char *path = NULL;
 	struct qemu_img img = {
-		.moat_path = d->st->moat_path, .fd = s->fd, .format = probe_kind_name(s->kind)};
+		.helper_path = d->st->helper_path, .fd = s->fd, .format = probe_kind_name(s->kind)};
 
 	if (str_printf(&path, e, "%s/" DISK_NAME, d->out) < 0)
 		return -1;

@@ -52,7 +52,7 @@ static struct proc_req request(
 		.argv = argv,
 		.fds = fd,
 		.n_fds = 1,
-		.guard = img->moat_path,
+		.guard = img->helper_path,
 		.out_max = INFO_SIZE_MAX,
 	};
 }

@@ -6,9 +6,9 @@
 #include "util/op.h"
 
 struct qemu_img {
-	const char *moat_path; /* for the guard */
-	int fd;                /* the image, which probe_disk has let pass */
-	const char *format;    /* what it said */
+	const char *helper_path; /* for the guard */
+	int fd;                  /* the image, which probe_disk has let pass */
+	const char *format;      /* what it said */
 };
 
 /* The second look, by qemu-img's own eyes: not encrypted, not absurd, needs no other file. */

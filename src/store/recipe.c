@@ -138,7 +138,7 @@ int recipe_run(const struct op *op, struct draft *d, const struct recipe_run *ru
 			.cwd = d->work,
 			.fds = &hold,
 			.n_fds = 1,
-			.guard = d->st->moat_path},
+			.guard = d->st->helper_path},
 		.on_line = on_line,
 		.arg = (void *)op,
 		.log_max = LOG_SIZE_MAX,

@@ -43,7 +43,7 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 		str_printf(&st->own_recipes, e, "%s/recipes", cfg->data_dir) < 0 ||
 		str_dup(cfg->cache_dir, &st->cache, e) < 0 ||
 		str_dup(cfg->recipe_dir, &st->recipes, e) < 0 ||
-		str_dup(cfg->moat_path, &st->moat_path, e) < 0 || make_dirs(st, e) < 0) {
+		str_dup(cfg->helper_path, &st->helper_path, e) < 0 || make_dirs(st, e) < 0) {
 		store_close(st);
 		return err_wrap(e, "image store");
 	}
@@ -64,7 +64,7 @@ void store_close(struct store *st)
 	free(st->own_recipes);
 	free(st->cache);
 	free(st->recipes);
-	free(st->moat_path);
+	free(st->helper_path);
 	free(st);
 }
 

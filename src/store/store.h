@@ -16,10 +16,10 @@ struct store;
 struct image_use;
 
 struct store_config {
-	const char *data_dir;   /* images live in DATA_DIR/images */
-	const char *cache_dir;  /* for what recipes download; may be deleted at any time */
-	const char *recipe_dir; /* NAME.sh: how to build the image NAME. DATA_DIR/recipes wins */
-	const char *moat_path;  /* moat-helper or moat: children run below its guard */
+	const char *data_dir;    /* images live in DATA_DIR/images */
+	const char *cache_dir;   /* for what recipes download; may be deleted at any time */
+	const char *recipe_dir;  /* NAME.sh: how to build the image NAME. DATA_DIR/recipes wins */
+	const char *helper_path; /* moat-helper: children run below its guard */
 };
 
 /* Plain data, the caller's own copy. What may be absent is NULL; all else is set. */

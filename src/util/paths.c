@@ -116,7 +116,7 @@ int paths_make(const struct paths *p, struct err *e)
 	return 0;
 }
 
-int paths_self(char **ret, struct err *e)
+static int find_self(char **ret, struct err *e)
 {
 	char buf[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", buf, sizeof(buf) - 1);
@@ -136,7 +136,7 @@ int paths_find_part(const char *name, char **ret, struct err *e)
 		"../runner/", "../../../", NULL};
 	auto_free char *self = NULL;
 
-	if (paths_self(&self, e) < 0)
+	if (find_self(&self, e) < 0)
 		return -1;
 	*strrchr(self, '/') = 0;
 	for (unsigned i = 0; where[i]; i++) {

@@ -26,5 +26,3 @@ void paths_free(struct paths *p);
  * "share/moat/recipes". ERR_NOT_FOUND lists nothing more than the name.
  */
 int paths_find_part(const char *name, char **ret, struct err *e);
-/* The running binary. */
-int paths_self(char **ret, struct err *e);

@@ -25,7 +25,7 @@ struct proc_req {
 	const struct proc_fd *fds;
 	unsigned n_fds;
 	/*
-	 * Path of moat-helper or moat. When set, the child runs below its `guard`: it and all it
+	 * Path of moat-helper. When set, the child runs below its `guard`: it and all it
 	 * started are killed as soon as this process closes its lifeline or dies, SIGKILL included.
 	 */
 	const char *guard;

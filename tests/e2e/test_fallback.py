@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +18,9 @@ def lone(images: None) -> Iterator[Home]:
     """A moat that was installed without moat-guest."""
     home = Home()
     prefix = home.dir / "prefix"
-    (prefix / "bin").mkdir(parents=True)
     (prefix / "share" / "moat").mkdir(parents=True)
     (prefix / "share" / "moat" / "recipes").symlink_to(RECIPES)
-    shutil.copy(home.binary, prefix / "bin" / "moat")
-    home.binary = str(prefix / "bin" / "moat")
+    home.copy_programs(prefix / "bin")
     home.sandbox = home.up(TINY)  # type: ignore[attr-defined]
     yield home
     home.close()

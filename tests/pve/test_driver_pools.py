@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -183,8 +182,7 @@ def test_without_the_runner_the_plain_agent_serves(tmp_path: Path) -> None:
     with a_server() as server:
         fill(server)
         home = PveHome(instance(server))
-        # No runner is installed beside this one.
-        home.binary = shutil.copy(home.binary, tmp_path / "moat")
+        home.copy_programs(tmp_path)
         (tmp_path / "share").symlink_to(Path(__file__).parents[2] / "share")
         try:
             box = home.up(LIFE)

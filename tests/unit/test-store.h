@@ -66,7 +66,7 @@ __attribute__((format(printf, 1, 2), unused)) static const char *at(const char *
 
 __attribute__((unused)) static struct store *open_store(void)
 {
-	struct store_config cfg = {.moat_path = self};
+	struct store_config cfg = {.helper_path = self};
 	char data[300], cache[300], recipes[300];
 	struct store *st = NULL;
 	struct err e;
