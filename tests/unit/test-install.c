@@ -17,6 +17,7 @@ struct guest_play {
 	int run_code;
 	const char *run_err;
 	/* seen */
+	bool windows;
 	int execs;
 	char file[100];
 	struct buf content;
@@ -35,6 +36,18 @@ static void say_end(struct peer *p, int code, const char *out, const char *err)
 	agent_say(p, text);
 }
 
+/* As our script for cmd says it, whose id is in its name. */
+static void say_windows_end(
+	struct peer *p, const struct guest_play *play, int code, const char *out, const char *err)
+{
+	const char *id = play->file + strlen("C:\\Windows\\Temp\\moat-");
+	char text[200];
+
+	snprintf(text, sizeof(text), "%.16s size %zu\r\n%.16s size %zu\r\n%s", id, strlen(out), id,
+		strlen(err), err);
+	say_end(p, code, out, text);
+}
+
 static void play(struct peer *p, json_t *request, int number)
 {
 	struct guest_play *play = p->arg;
@@ -46,6 +59,8 @@ static void play(struct peer *p, json_t *request, int number)
 	if (strcmp(command, "guest-exec") == 0) {
 		play->execs++;
 		agent_say(p, "{\"return\": {\"pid\": 9}}\n");
+	} else if (strcmp(command, "guest-exec-status") == 0 && play->windows) {
+		say_windows_end(p, play, play->find_code, play->find_out, play->find_err);
 	} else if (strcmp(command, "guest-exec-status") == 0 && play->execs == 1) {
 		say_end(p, play->find_code, play->find_out ? play->find_out : "",
 			play->find_err ? play->find_err : "");
@@ -182,7 +197,8 @@ static int collect(void *arg, int stream, struct bytes data, struct err *e)
 static void test_windows(void)
 {
 	const char *const argv[] = {"ipconfig.exe", NULL}, *const env[] = {"A=b", NULL};
-	struct guest_play guest = {.find_code = 5, .find_out = "out", .find_err = "err"};
+	struct guest_play guest = {
+		.windows = true, .find_code = 5, .find_out = "out", .find_err = "err"};
 	struct guest_exec req = {.argv = argv};
 	struct guest_path at = {.path = "C:\\x"};
 	auto_buf struct buf got = {0};
@@ -191,7 +207,7 @@ static void test_windows(void)
 	struct guest_exit exit = {0};
 	auto_inbox struct inbox *in = NULL;
 	struct guest_stat st = {0};
-	auto_free char *script = NULL;
+	auto_free char *script = NULL, *second = NULL;
 	struct peer peer;
 	struct guest *g;
 	struct qga *q;
@@ -202,15 +218,17 @@ static void test_windows(void)
 		abort();
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.code == 5);
 	OK(got.len == 6 && memcmp(buf_data(&got), "outerr", 6) == 0);
+	script = buf_take_str(&guest.content);
+	OK(strncmp(script, "@echo off\r\n>C:", 14) == 0 && strstr(script, ".err ipconfig.exe\r\n"));
 	req.user = "root";
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) < 0 && e.kind == ERR_UNSUPPORTED);
 	OK(guest_symlink(g, &op, &at, "x", &e) < 0 && e.kind == ERR_UNSUPPORTED);
 	req.user = "SYSTEM";
 	req.env = env;
-	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.code == 0);
+	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.code == 5);
 	OK(strncmp(guest.file, "C:\\Windows\\Temp\\moat-", 21) == 0);
-	script = buf_take_str(&guest.content);
-	STR_IS(script, "@echo off\r\nset A=b\r\nipconfig.exe\r\n");
+	second = buf_take_str(&guest.content);
+	OK(strncmp(second, "@echo off\r\ndel /q C:", 20) == 0 && strstr(second, "\r\nset A=b\r\n"));
 	io.in = in;
 	inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){(const uint8_t *)"abc", 3}, &e);
 	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);
