@@ -232,10 +232,10 @@ static int remove_name(int dir_fd, const char *name)
 		return 0;
 	if (errno != EACCES || fchmod(dir_fd, 0700) < 0)
 		return -1;
-	return unlinkat(dir_fd, name, 0);
+	return unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT ? 0 : -1;
 }
 
-/* Empties the directory that dir_fd refers to. Takes dir_fd. */
+/* Empties the directory that dir_fd refers to. Takes dir_fd. Others may be doing the same. */
 static int empty_dir(int dir_fd, struct err *e)
 {
 	auto_dir DIR *d = fdopendir(dir_fd);
@@ -258,11 +258,13 @@ static int empty_dir(int dir_fd, struct err *e)
 		if (sub < 0 && errno == EACCES && fchmodat(dir_fd, ent->d_name, 0700, 0) == 0)
 			sub = openat(dir_fd, ent->d_name,
 				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (sub < 0 && errno == ENOENT)
+			continue;
 		if (sub < 0)
 			return err_sys(e, errno, "open %s", ent->d_name);
 		if (empty_dir(sub, e) < 0)
 			return err_wrap(e, "%s", ent->d_name);
-		if (unlinkat(dir_fd, ent->d_name, AT_REMOVEDIR) < 0)
+		if (unlinkat(dir_fd, ent->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
 			return err_sys(e, errno, "rmdir %s", ent->d_name);
 	}
 	return 0;

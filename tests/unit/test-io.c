@@ -133,6 +133,37 @@ static void test_remove_read_only(void)
 	OK(path_exists(at("mine")) && !path_exists(at("mine/ro")));
 }
 
+static void *remove_shared(void *arg)
+{
+	const char *path = arg;
+	struct err e;
+	int rc = dir_remove(path, &e);
+
+	if (rc < 0)
+		printf("# %s\n", e.msg);
+	return rc < 0 ? (void *)path : NULL;
+}
+
+/* Two daemons with one data directory clear away the same leftovers. */
+static void test_remove_together(void)
+{
+	enum { REMOVERS = 4, DIRS = 400 };
+	pthread_t thread[REMOVERS];
+	char *tree = strdup(at("shared"));
+	void *failed;
+	struct err e;
+
+	for (int i = 0; i < DIRS; i++)
+		if (dir_make(at("shared/%d/%d/%d", i % 7, i % 31, i), 0700, &e) < 0)
+			abort();
+	for (int i = 0; i < REMOVERS; i++)
+		OK(pthread_create(&thread[i], NULL, remove_shared, tree) == 0);
+	for (int i = 0; i < REMOVERS; i++)
+		OK(pthread_join(thread[i], &failed) == 0 && !failed);
+	OK(!path_exists(tree));
+	free(tree);
+}
+
 static void *slow_reader(void *arg)
 {
 	int fd = *(int *)arg;
@@ -214,6 +245,7 @@ int main(void)
 	test_dir_make();
 	test_remove_spares_links();
 	test_remove_read_only();
+	test_remove_together();
 	test_streams();
 	test_write_timeout();
 	test_write_at();
