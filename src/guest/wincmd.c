@@ -230,7 +230,7 @@ static int add_cwd(struct buf *b, const char *id, const char *cwd, struct err *e
 /* What cmd says of a program that is not in its place depends on much; of others it is clear. */
 static int add_program_check(struct buf *b, const char *id, const char *program, struct err *e)
 {
-	auto_free char *path = NULL, *either = NULL;
+	auto_free char *path = NULL;
 
 	if (wincmd_full_path(NULL, program, &path, e) < 0)
 		return -1;
