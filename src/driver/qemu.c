@@ -25,6 +25,8 @@
 #include "util/log.h"
 #include "util/str.h"
 
+#define ROOM_SECONDS 2.0
+
 static void qemu_close(struct driver *base)
 {
 	struct qemu_driver *d = (struct qemu_driver *)base;
@@ -181,14 +183,21 @@ int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e)
 	auto_free char *dir = NULL;
 	char id[sizeof(b->id)];
 	struct journal *j = b->d->env->journal;
+	struct op soon;
+	struct err late;
 
-	(void)op; /* ending QEMU and removing files does not wait for anybody */
 	memcpy(id, b->id, sizeof(id));
 	dir = take_ptr(&b->dir);
 	box_free(b);
 	if (dir_remove(dir, e) < 0)
 		return -1;
-	return journal_sandbox_remove(j, id, e);
+	/* A full disk has room again when the kernel has taken QEMU apart, a moment after its end.
+	 */
+	soon = op_within(op, ROOM_SECONDS);
+	while (journal_sandbox_remove(j, id, e) < 0)
+		if (e->sys != ENOSPC || op_pause(&soon, 0.02, &late) < 0)
+			return -1;
+	return 0;
 }
 
 static int run_healthcheck(struct qemu_vm *vm, const struct op *op, struct err *e)

@@ -1,5 +1,6 @@
 #include "journal/journal.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -35,10 +36,12 @@ struct journal {
 
 static int fail_locked(struct journal *j, const char *what, struct err *e)
 {
-	int code = sqlite3_errcode(j->db);
+	bool full = sqlite3_errcode(j->db) == SQLITE_FULL;
 
-	return err_set(e, ERR_INTERNAL, "journal: %s: %s%s", what, sqlite3_errmsg(j->db),
-		code == SQLITE_FULL ? " (disk full)" : "");
+	err_set(e, ERR_INTERNAL, "journal: %s: %s%s", what, sqlite3_errmsg(j->db),
+		full ? " (disk full)" : "");
+	e->sys = full ? ENOSPC : 0;
+	return -1;
 }
 
 static int check_version_locked(struct journal *j, struct err *e)
