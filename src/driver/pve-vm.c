@@ -266,6 +266,18 @@ int pve_vm_guest_take(struct pve_vm *vm, const struct op *op, struct guest **ret
 	return 0;
 }
 
+static int wait_until_well(struct pve_vm *vm, struct guest *g, const struct op *op, struct err *e)
+{
+	struct health h;
+	int rc;
+
+	health_begin(&h, vm->spec, vm->spec->user);
+	do
+		rc = health_ask(&h, g, op, e);
+	while (rc == 0);
+	return rc < 0 ? -1 : 0;
+}
+
 int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	struct op boot = op_within(op, vm->box->d->env->boot_timeout);
@@ -283,7 +295,7 @@ int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e)
 		pve_vm_explain(vm, e);
 		return -1;
 	}
-	return vm->spec->healthcheck ? health_wait(g, op, vm->spec, vm->spec->user, e) : 0;
+	return vm->spec->healthcheck ? wait_until_well(vm, g, op, e) : 0;
 }
 
 void pve_vm_explain(struct pve_vm *vm, struct err *e)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "driver/accel.h"
+#include "driver/health.h"
 #include "driver/qemu-box.h"
 #include "driver/qemu-check.h"
 #include "driver/qemu-net.h"
@@ -200,41 +201,21 @@ int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e)
 	return 0;
 }
 
-static int run_healthcheck(struct qemu_vm *vm, const struct op *op, struct err *e)
+/* By whatever way there is at the time: the VM may restart while it is not well yet. */
+static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
-	const struct healthcheck_spec *hc = vm->spec->healthcheck;
-	auto_free const char **argv = calloc(hc->n_test + 1, sizeof(char *));
-	int64_t grace_until = now_ns() + (int64_t)hc->start_period * 1000000000;
-	unsigned failures = 0;
+	struct health h;
+	struct guest *g;
+	int rc;
 
-	if (!argv)
-		return err_oom(e);
-	memcpy(argv, hc->test, hc->n_test * sizeof(char *));
-	for (;;) {
-		struct guest_exec req = {.argv = argv,
-			.user = vm->user,
-			.timeout = hc->timeout,
-			.capture_max = 4096};
-		struct guest_io io = {0};
-		struct guest_exit end = {0};
-		struct guest *g;
-		int rc;
-
+	health_begin(&h, vm->spec, vm->user);
+	do {
 		if (ways_take(&vm->ways, op, &g, e) < 0)
 			return -1;
-		rc = guest_exec(g, op, &req, &io, &end, e);
+		rc = health_ask(&h, g, op, e);
 		ways_give(&vm->ways, g);
-		if (rc < 0)
-			return err_wrap(e, "healthcheck of VM %s", vm->spec->name);
-		if (end.stage == GUEST_RAN && end.code == 0 && !end.timed_out)
-			return 0;
-		if (now_ns() >= grace_until && ++failures >= hc->retries)
-			return err_set(e, ERR_BACKEND,
-				"the healthcheck of VM %s failed %u times; last exit code %d %s",
-				vm->spec->name, failures, end.code, end.message);
-		if (op_pause(op, hc->interval, e) < 0)
-			return -1;
-	}
+	} while (rc == 0);
+	return rc < 0 ? -1 : 0;
 }
 
 /* A VM that nobody looks into is ready, and itself, when it runs. */
@@ -284,7 +265,7 @@ static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (!vm->spec->healthcheck)
 		return 0;
 	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
-	return run_healthcheck(vm, op, e);
+	return wait_until_well(vm, op, e);
 }
 
 static bool others_wait_for(const struct sandbox_spec *spec, const struct vm_spec *vm)

@@ -195,6 +195,28 @@ def test_without_the_runner_the_plain_agent_serves(tmp_path: Path) -> None:
             home.close()
 
 
+def test_a_healthcheck_is_asked_until_it_passes_or_gives_up() -> None:
+    third_time = "echo >>/tmp/asked; [ $(wc -l </tmp/asked) -ge 3 ]"
+    with a_server() as server:
+        fill(server)
+        home = PveHome(instance(server))
+        before = left(server)
+
+        def spec(command: str) -> dict[str, Any]:
+            check = {"test": ["sh", "-c", command], "interval": 0.1, "retries": 5}
+            return {**LIFE, "vms": [{**vm, "healthcheck": check} for vm in LIFE["vms"]]}
+
+        try:
+            box = home.up(spec(third_time))
+            assert home.ok("exec", "-u", "root", box, "--", "wc", "-l", "/tmp/asked")[0] == "3"
+            home.ok("rm", box)
+            said = home.fails("up", home.spec(spec("exit 9")))
+            assert "failed 5 times; last exit code 9" in said
+            assert left(server) == before
+        finally:
+            home.close()
+
+
 # --- what VMs are made from ---
 
 
