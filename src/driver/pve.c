@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "driver/pve-check.h"
@@ -41,7 +40,6 @@ static void pve_close(struct driver *base)
 static int load_install(struct pve_driver *d, struct err *e)
 {
 	auto_free char *path = NULL, *text = NULL;
-	uint8_t random[4];
 
 	if (str_printf(&path, e, "%s/proxmox-id", d->env->paths->state) < 0)
 		return -1;
@@ -53,9 +51,8 @@ static int load_install(struct pve_driver *d, struct err *e)
 			return 0;
 		}
 	}
-	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		return err_sys(e, errno, "getrandom");
-	str_hex(random, sizeof(random), d->install);
+	if (str_random_hex(4, d->install, e) < 0)
+		return -1;
 	return file_write_atomic(path, d->install, 8, 0600, e);
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "guest/agent-parse.h"
 #include "guest/agent-script.h"
@@ -23,16 +22,6 @@ void agent_result_free(struct agent_result *r)
 {
 	buf_free(&r->out);
 	buf_free(&r->err);
-}
-
-static int make_tag(char tag[2 * TAG_BYTES + 1], struct err *e)
-{
-	uint8_t random[TAG_BYTES];
-
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return err_sys(e, errno, "getrandom");
-	str_hex(random, sizeof(random), tag);
-	return 0;
 }
 
 static int start(struct qga *q, const struct op *op, const struct agent_run *run, const char *tag,
@@ -108,7 +97,7 @@ int agent_run(struct qga *q, const struct op *op, const struct agent_run *run,
 	bool timed_out;
 	int64_t pid;
 
-	if (make_tag(tag, e) < 0)
+	if (str_random_hex(TAG_BYTES, tag, e) < 0)
 		return -1;
 	if (start(q, op, run, tag, &pid, e) < 0) {
 		if (e->kind != ERR_BACKEND || !strstr(e->msg, "Argument list too long"))

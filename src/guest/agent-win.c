@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 
 #include "util/auto.h"
 #include "util/str.h"
@@ -48,12 +47,7 @@ int win_errno(const struct err *e)
 
 int win_make_id(char id[WINCMD_ID_LEN + 1], struct err *e)
 {
-	uint8_t random[WINCMD_ID_LEN / 2];
-
-	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		return err_sys(e, errno, "getrandom");
-	str_hex(random, sizeof(random), id);
-	return 0;
+	return str_random_hex(WINCMD_ID_LEN / 2, id, e);
 }
 
 int win_put_pieces(struct agent *w, const struct op *op, const char *id, struct bytes content,

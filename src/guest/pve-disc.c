@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "guest/armour.h"
 #include "util/auto.h"
@@ -149,12 +148,11 @@ static void disc_done(struct disc *k)
 static int make_image(struct disc *k, struct pve_cargo *c, struct err *e)
 {
 	struct iso_disc iso = {.volume = k->name, .files = {{"moat", c->size}}, .n_files = 1};
-	uint8_t noise[ISO_VOLUME_MAX / 2], head[ISO_HEAD];
+	uint8_t head[ISO_HEAD];
 	struct sha256 sum = c->sum;
 
-	if (getrandom(noise, sizeof(noise), 0) != (ssize_t)sizeof(noise))
-		return err_sys(e, errno, "getrandom");
-	str_hex(noise, sizeof(noise), k->name);
+	if (str_random_hex(ISO_VOLUME_MAX / 2, k->name, e) < 0)
+		return -1;
 	for (char *p = k->name; *p; p++)
 		*p = (char)toupper((unsigned char)*p);
 	sha256_end(&sum, k->sum);

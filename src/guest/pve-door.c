@@ -1,9 +1,7 @@
 #include "guest/pve-door.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "util/auto.h"
 #include "util/str.h"
@@ -100,15 +98,13 @@ static int start_packed(struct pve_agent *a, const struct op *op, const struct s
 	struct bytes input, int64_t *ret_pid, struct err *e)
 {
 	auto_buf struct buf script = {0};
-	uint8_t random[RANDOM_BYTES];
 	char prefix[32], hex[2 * RANDOM_BYTES + 1], path[48], parts[2][16];
 	const char *const argv[] = {
 		"/bin/sh", "-c", unpack_script, "sh", prefix, parts[0], parts[1], NULL};
 	unsigned n[2];
 
-	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		return err_sys(e, errno, "getrandom");
-	str_hex(random, sizeof(random), hex);
+	if (str_random_hex(RANDOM_BYTES, hex, e) < 0)
+		return -1;
 	snprintf(prefix, sizeof(prefix), "/tmp/moat-%s", hex);
 	if (buf_printf(&script, e, "rm -f %s.s; exec ", prefix) < 0 ||
 		pve_quote(&script, (const char *const *)command->v, e) < 0 ||

@@ -10,11 +10,9 @@
  */
 #include "guest/pve-runner.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "guest/armour.h"
 #include "guest/pve-install.h"
@@ -147,12 +145,7 @@ static void once_done(struct once *o)
 
 int pve_runner_id(char id[ARMOUR_ID_MAX + 1], struct err *e)
 {
-	uint8_t random[ARMOUR_ID_MAX / 2];
-
-	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		return err_sys(e, errno, "getrandom");
-	str_hex(random, sizeof(random), id);
-	return 0;
+	return str_random_hex(ARMOUR_ID_MAX / 2, id, e);
 }
 
 static void remember_old(struct pve_runner *r, const char *id)

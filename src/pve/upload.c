@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "pve/answer.h"
 #include "pve/api-parts.h"
@@ -109,12 +108,10 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 {
 	auto_buf struct buf before = {0}, after = {0};
 	struct sending s = {.up = up};
-	uint8_t noise[16];
 	char boundary[64] = "moat-", hex[33];
 
-	if (getrandom(noise, sizeof(noise), 0) != (ssize_t)sizeof(noise))
-		return err_sys(e, errno, "getrandom");
-	str_hex(noise, sizeof(noise), hex);
+	if (str_random_hex(16, hex, e) < 0)
+		return -1;
 	strncat(boundary, hex, sizeof(boundary) - strlen(boundary) - 1);
 	if (make_parts(up, boundary, &before, &after, e) < 0)
 		return -1;

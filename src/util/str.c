@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 int str_printf(char **ret, struct err *e, const char *fmt, ...)
 {
@@ -127,4 +128,14 @@ void str_hex(const uint8_t *p, size_t n, char *out)
 	for (size_t i = 0; i < n; i++)
 		snprintf(out + 2 * i, 3, "%02x", p[i]);
 	out[2 * n] = 0;
+}
+
+int str_random_hex(size_t n, char *out, struct err *e)
+{
+	uint8_t random[64];
+
+	if (n > sizeof(random) || getrandom(random, n, 0) != (ssize_t)n)
+		return err_sys(e, n > sizeof(random) ? EINVAL : errno, "getrandom");
+	str_hex(random, n, out);
+	return 0;
 }
