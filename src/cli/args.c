@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/suggest.h"
+#include "util/suggest.h"
 #include "util/auto.h"
 #include "util/str.h"
 

@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/signals.h"
-#include "cli/suggest.h"
+#include "util/suggest.h"
 #include "util/auto.h"
 
 const struct cmd *const cmd_table[] = {

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "util/str.h"
-
-#define NAME_MAX_COMPARED 32
+#include "util/suggest.h"
 
 /* Characters, not bytes: so JSON Schema counts. jansson has made sure that it is UTF-8. */
 static size_t count_chars(const char *s)
@@ -80,49 +79,13 @@ int text_check(const struct field *f, const char *s, size_t len, struct err *e)
 	return f->text->pattern ? check_pattern(f->text, s, e) : 0;
 }
 
-/* How many letters must be changed, added or left out to make b from a. */
-static size_t edit_distance(const char *a, const char *b)
-{
-	size_t row[NAME_MAX_COMPARED + 1], len_b = strlen(b);
-
-	for (size_t j = 0; j <= len_b; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= len_b; j++) {
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
-
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			diagonal = row[j];
-			row[j] = best;
-		}
-	}
-	return row[len_b];
-}
-
 const char *text_nearest_member(const struct shape *s, const char *name)
 {
-	const char *nearest = NULL;
-	size_t least = 3; /* more changes than two: another word */
+	struct suggestion best = {0};
 
-	if (strlen(name) > NAME_MAX_COMPARED)
-		return NULL;
-	for (size_t i = 0; i < s->n_fields; i++) {
-		const char *candidate = s->fields[i].name;
-		size_t distance = edit_distance(name, candidate);
-
-		/* "os" is two letters from "cpu", and still not meant. */
-		if (distance < least && distance < strlen(candidate) / 2 + 1) {
-			least = distance;
-			nearest = candidate;
-		}
-	}
-	return nearest;
+	for (size_t i = 0; i < s->n_fields; i++)
+		suggest_consider(&best, name, strlen(name), s->fields[i].name);
+	return best.word;
 }
 
 const char *words_text(const struct words *w, char *out, size_t size)

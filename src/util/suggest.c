@@ -1,4 +1,4 @@
-#include "cli/suggest.h"
+#include "util/suggest.h"
 
 #include <string.h>
 
