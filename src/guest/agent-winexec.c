@@ -137,12 +137,13 @@ static int add_output(void *arg, struct bytes piece, struct err *e)
 static int add_file(struct stream *s, struct job *j, const struct op *op, const char *ending,
 	uint64_t size, struct err *e)
 {
+	bool long_tail = s->tail_max && size > READ_AT_ONCE && size > s->tail_max;
+	uint64_t from = long_tail ? size - s->tail_max : 0;
 	char path[WINCMD_PATH_MAX];
 
 	wincmd_temp_path(j->id, ending, path);
-	if (s->tail_max && size > READ_AT_ONCE && size > s->tail_max)
-		s->bytes = size - s->tail_max;
-	if (qga_file_read(j->w->q, op, path, s->bytes, 0, add_output, s, e) == 0)
+	s->bytes += from;
+	if (qga_file_read(j->w->q, op, path, from, 0, add_output, s, e) == 0)
 		return 0;
 	return win_errno(e) == ENOENT ? 0 : err_wrap(e, "output of the command");
 }
