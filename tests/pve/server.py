@@ -123,7 +123,7 @@ class PveServer:
 
     def state(self) -> dict[str, Any]:
         """What is there, once no task runs any more."""
-        self.control("settle")
+        assert self.control("settle"), "a task does not end"
         return dict(self.control("state"))
 
     def environment(self) -> dict[str, str]:

@@ -130,9 +130,9 @@ async def vncwebsocket(call: Call) -> Any:
         f"Sec-WebSocket-Accept: {accept}",
         "Sec-WebSocket-Protocol: binary",
     ]
-    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
-    await writer.drain()
     try:
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+        await writer.drain()
         await Session(app, call.request.reader, writer, terminal).run()
     finally:
         terminal.over.set()
