@@ -12,9 +12,9 @@
 #include "util/lock.h"
 #include "util/log.h"
 #include "util/str.h"
+#include "util/worker.h"
 
 enum {
-	REQUEST_STACK = 256 * 1024,
 	THREADS_MAX = 512,                     /* of all clients */
 	INBOX_MAX = PROTO_WINDOW + 16384 * 64, /* the window, and room for many small pieces */
 	CREDIT_STEP = PROTO_WINDOW / 4,        /* consumed input is told in steps of this */
@@ -191,7 +191,7 @@ static bool count_request(struct daemon *d, int change)
 	return true;
 }
 
-static void *request_main(void *arg)
+static void request_main(void *arg)
 {
 	struct request *rq = arg;
 	struct session *s = rq->session;
@@ -210,7 +210,6 @@ static void *request_main(void *arg)
 	count_request(d, -1);
 	session_request_ended(s, rq); /* from here on the session may be gone */
 	request_free(rq);
-	return NULL;
 }
 
 static int parse_input(
@@ -243,20 +242,14 @@ static int put_first_input(struct request *rq, struct bytes blob, struct err *e)
 
 static int spawn_thread(struct request *rq, struct err *e)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	int rc;
+	int error;
 
 	if (!count_request(rq->daemon, 1))
 		return err_set(e, ERR_BUSY, "the daemon is running %d operations", THREADS_MAX);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, REQUEST_STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	rc = pthread_create(&thread, &attr, request_main, rq);
-	pthread_attr_destroy(&attr);
-	if (rc) {
+	error = worker_run(request_main, rq);
+	if (error) {
 		count_request(rq->daemon, -1);
-		return err_sys(e, rc, "thread");
+		return err_sys(e, error, "thread");
 	}
 	return 0;
 }

@@ -18,13 +18,11 @@
 #include "util/json.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/worker.h"
 
 #define SPARE_SECONDS 5.0
 
-enum {
-	SESSION_STACK = 256 * 1024,
-	READ_PIECE = 64 * 1024,
-};
+enum { READ_PIECE = 64 * 1024 };
 
 static const struct frame_limits limits = {
 	.head_min = 2, .head_max = PROTO_JSON_MAX, .body_max = PROTO_BLOB_MAX};
@@ -237,7 +235,7 @@ static void delist(struct session *s)
 	d->idle_since_ns = now_ns();
 }
 
-static void *session_main(void *arg)
+static void session_main(void *arg)
 {
 	struct session *s = arg;
 	struct err e;
@@ -252,21 +250,6 @@ static void *session_main(void *arg)
 	removal_run(s->daemon, leased, s, &e);
 	delist(s);
 	session_free(s);
-	return NULL;
-}
-
-static int spawn(struct session *s, struct err *e)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	int rc;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, SESSION_STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	rc = pthread_create(&thread, &attr, session_main, s);
-	pthread_attr_destroy(&attr);
-	return rc ? err_sys(e, rc, "thread") : 0;
 }
 
 int session_start(struct daemon *d, int fd, bool spare, struct err *e)
@@ -276,6 +259,7 @@ int session_start(struct daemon *d, int fd, bool spare, struct err *e)
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
 	char name[32];
+	int error;
 
 	if (!s) {
 		close(fd);
@@ -297,10 +281,11 @@ int session_start(struct daemon *d, int fd, bool spare, struct err *e)
 		return -1;
 	}
 	enlist(s);
-	if (spawn(s, e) < 0) {
+	error = worker_run(session_main, s);
+	if (error) {
 		delist(s);
 		session_free(s);
-		return -1;
+		return err_sys(e, error, "thread");
 	}
 	return 0;
 }
