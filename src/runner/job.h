@@ -24,6 +24,13 @@ enum job_stage {
 
 enum job_go { JOB_WAIT, JOB_GO, JOB_GO_WITH_INPUT };
 
+/* How a command has ended. */
+struct report {
+	int32_t stage; /* enum job_stage */
+	int32_t value; /* JOB_RUNS: as from wait(2). Otherwise an errno */
+	int32_t alone; /* no process is left of it, and the supervisor can be used again */
+};
+
 /* What the runner and the others write while both look at it. */
 struct job_state {
 	int32_t pid;          /* of the command, its session and its process group; 0: not yet */
@@ -31,6 +38,8 @@ struct job_state {
 	int32_t started;      /* the command's process has seen that it may go */
 	int32_t stage, error; /* enum job_stage; errno */
 	int32_t place;        /* whose process it is; JOB_NOBODY: no command runs */
+	int32_t reported;     /* the report is complete */
+	struct report report;
 	uint32_t
 		go[JOB_PLACES]; /* enum job_go; a futex, on which the process in that place waits */
 };

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -52,6 +54,7 @@ static void place_clear(struct place *p)
 static void retire(struct supervisor *s)
 {
 	watch_close(s->runner, &s->watch);
+	watch_close(s->runner, &s->told);
 	if (s->input >= 0)
 		close(s->input);
 	s->input = -1;
@@ -78,7 +81,7 @@ static void idle_ended(struct supervisor *s)
 		r->refill_at = clock_ms() + REFILL_MS;
 }
 
-static void supervisor_ready(struct watch *w, uint32_t events)
+static void supervisor_ended(struct watch *w, uint32_t events)
 {
 	struct supervisor *s = (struct supervisor *)w;
 
@@ -87,6 +90,15 @@ static void supervisor_ready(struct watch *w, uint32_t events)
 		s->news(s->arg);
 	else
 		idle_ended(s);
+}
+
+static void supervisor_told(struct watch *w, uint32_t events)
+{
+	struct supervisor *s = (struct supervisor *)((char *)w - offsetof(struct supervisor, told));
+
+	(void)events;
+	if (s->arg)
+		s->news(s->arg);
 }
 
 /* Has a process made that waits in this place. 0 or an errno. */
@@ -131,7 +143,8 @@ static int start_process(struct supervisor *s)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) < 0)
 		return errno;
 	s->watch.fd = orders[0];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, input) < 0) {
+	s->told.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->told.fd < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, input) < 0) {
 		error = errno;
 		close(orders[1]);
 		return error;
@@ -139,7 +152,7 @@ static int start_process(struct supervisor *s)
 	s->input = input[0];
 	pid = fork();
 	if (pid == 0)
-		supervisor_live(orders[1], input[1], s->job);
+		supervisor_live(orders[1], input[1], s->told.fd, s->job);
 	if (pid < 0)
 		error = errno;
 	/* Of no use to the next: with hundreds of commands they would be most of a fork. */
@@ -156,7 +169,8 @@ static struct supervisor *supervisor_new(struct runner *r, size_t size)
 
 	if (!s)
 		return NULL;
-	*s = (struct supervisor){.watch = {.fd = -1, .ready = supervisor_ready},
+	*s = (struct supervisor){.watch = {.fd = -1, .ready = supervisor_ended},
+		.told = {.fd = -1, .ready = supervisor_told},
 		.runner = r,
 		.input = -1,
 		.once = size > JOB_SIZE || ring_used() > RINGS_SMALL,
@@ -176,6 +190,7 @@ static struct supervisor *supervisor_new(struct runner *r, size_t size)
 		return NULL;
 	}
 	watch_set(r, &s->watch, EPOLLIN);
+	watch_set(r, &s->told, EPOLLIN | EPOLLET); /* so that nobody needs to read it */
 	return s;
 }
 
@@ -214,6 +229,7 @@ int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void 
 	int error;
 
 	state->pid = state->early_signal = state->started = state->stage = state->error = 0;
+	state->reported = 0;
 	__atomic_store_n(&state->place, (int32_t)s->next, __ATOMIC_SEQ_CST);
 	error = in < 0 ? 0 : order_send(s->input, 0, &in, 1);
 	if (!error && has_left(s))
@@ -228,11 +244,15 @@ int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void 
 
 int supervise_report(struct supervisor *s, struct report *ret)
 {
-	ssize_t n = recv(s->watch.fd, ret, sizeof(*ret), MSG_DONTWAIT);
+	volatile struct job_state *state = &s->job->state;
 
-	if (n == sizeof(*ret))
-		return 1;
-	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+	/* What it wrote before it left is there when its leaving is seen. */
+	if (!__atomic_load_n(&state->reported, __ATOMIC_SEQ_CST) && !has_left(s))
+		return 0;
+	if (!__atomic_load_n(&state->reported, __ATOMIC_SEQ_CST))
+		return -1;
+	*ret = (struct report){state->report.stage, state->report.value, state->report.alone};
+	return 1;
 }
 
 void supervise_signal(struct supervisor *s, int number)

@@ -12,22 +12,16 @@
  * with pipes for its output, which wait to become a command (command.h). More are made when nothing
  * has happened for a while, or none is left: not between one command and the next.
  *
- * What to start, and who of them may go, lies in memory that all share (job.h). Over a socket go,
- * from the runner: orders (orders.h) to have a process wait in a place, with its pipes; its end,
- * also when the runner dies, means: end everything. From the supervisor: struct report. Over
- * another goes the command's input to its process.
+ * What to start, who of them may go and how it ended lies in memory that all share (job.h); that
+ * there is a report the supervisor tells by an eventfd. Over a socket the runner sends orders
+ * (orders.h) to have a process wait in a place, with its pipes. That the socket ends, because one
+ * of them has, means to the other: end everything. Over another goes the command's input to its
+ * process.
  */
 #pragma once
 
 #include "runner/channel.h"
 #include "runner/job.h"
-
-/* How a command has ended. */
-struct report {
-	int32_t stage; /* enum job_stage */
-	int32_t value; /* JOB_RUNS: as from wait(2). Otherwise an errno */
-	int32_t alone; /* no process is left of it, and the supervisor can be used again */
-};
 
 /* One end of each of the pipes that stdout and stderr are. */
 struct pipe_ends {
@@ -46,6 +40,7 @@ struct place {
 
 struct supervisor {
 	struct watch watch; /* its socket; first, so that one gives the other */
+	struct watch told;  /* the eventfd */
 	struct runner *runner;
 	struct job *job;
 	int input; /* the other socket */

@@ -24,9 +24,10 @@
 #endif
 
 enum {
-	ORDERS_FD = 3,
-	INPUT_FD,
+	INPUT_FD = 3, /* the first: a process that waits keeps it, and none that follow */
+	ORDERS_FD,
 	SIGNALS_FD,
+	TOLD_FD,
 	FIRST_OTHER_FD,
 	STACK_SIZE = 64 * 1024,
 	/*
@@ -78,13 +79,14 @@ static void set_signals(void)
 }
 
 /*
- * Keeps the sockets and nothing else: no pipe, whose end would never be seen, and no socket of
+ * Keeps what we talk by and nothing else: no pipe, whose end would never be seen, and no socket of
  * another supervisor. Commands without input get 0 as it is.
  */
-static void set_fds(int orders, int input)
+static void set_fds(int orders, int input, int told)
 {
 	int high_orders = fcntl(orders, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int high_input = fcntl(input, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
+	int high_told = fcntl(told, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	sigset_t ended;
 	int signals;
@@ -93,11 +95,13 @@ static void set_fds(int orders, int input)
 	sigaddset(&ended, SIGCHLD);
 	sigaddset(&ended, WAITER_SIGNAL);
 	signals = signalfd(-1, &ended, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (high_orders < 0 || high_input < 0 || null < 0 || signals < 0 || dup2(null, 0) < 0)
+	if (high_orders < 0 || high_input < 0 || high_told < 0 || null < 0 || signals < 0 ||
+		dup2(null, 0) < 0)
 		_exit(1);
 	if ((signals != SIGNALS_FD && dup3(signals, SIGNALS_FD, O_CLOEXEC) < 0) ||
 		dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0 ||
-		dup3(high_input, INPUT_FD, O_CLOEXEC) < 0)
+		dup3(high_input, INPUT_FD, O_CLOEXEC) < 0 ||
+		dup3(high_told, TOLD_FD, O_CLOEXEC) < 0)
 		_exit(1);
 	close_from(FIRST_OTHER_FD);
 }
@@ -120,16 +124,18 @@ static int current(const struct crew *c)
 	return __atomic_load_n(&c->job->state.place, __ATOMIC_SEQ_CST);
 }
 
-static void report(const struct job *job, int status, bool alone)
+static void report(struct job *job, int status, bool alone)
 {
-	struct report r = {.stage = job->state.stage,
-		.value = job->state.stage == JOB_RUNS ? status : job->state.error,
-		.alone = alone};
+	volatile struct job_state *state = &job->state;
+	const uint64_t one = 1;
 
-	/* Fails only if the runner is gone; the next thing read from the socket tells. */
-	if (send(ORDERS_FD, &r, sizeof(r), MSG_NOSIGNAL) < 0)
-		return;
-	sched_yield(); /* somebody waits for the answer, nobody for what we do next */
+	state->report.stage = state->stage;
+	state->report.value = state->stage == JOB_RUNS ? status : state->error;
+	state->report.alone = alone;
+	__atomic_store_n(&state->reported, 1, __ATOMIC_SEQ_CST);
+	if (write(TOLD_FD, &one, sizeof(one)) < 0)
+		return; /* then the runner finds it when it looks */
+	sched_yield();  /* somebody waits for the answer, nobody for what we do next */
 }
 
 /* Leaves it to be reaped later: that takes time, and the runner is waiting to hear of it. */
@@ -289,12 +295,12 @@ static void work(struct crew *c)
 	}
 }
 
-_Noreturn void supervisor_live(int orders, int input, struct job *job)
+_Noreturn void supervisor_live(int orders, int input, int told, struct job *job)
 {
 	struct crew crew = {.job = job};
 
 	set_signals();
-	set_fds(orders, input);
+	set_fds(orders, input, told);
 	setsid();
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	allow_oom_kill();

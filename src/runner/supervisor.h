@@ -6,8 +6,9 @@
 /* Remembers the limits that commands are to have, before the runner changes its own. */
 void supervisor_keep_limits(void);
 
-/* What a newly forked process does from now on. orders, input: sockets from the runner. */
-_Noreturn void supervisor_live(int orders, int input, struct job *job);
+/* What a newly forked process does from now on. orders, input: sockets from the runner; told: the
+ * eventfd. */
+_Noreturn void supervisor_live(int orders, int input, int told, struct job *job);
 
 /* Closes every fd from this one on. */
 void close_from(unsigned first);
