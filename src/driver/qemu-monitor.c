@@ -114,7 +114,7 @@ static void lose_qmp(struct qemu_vm *vm, const struct err *why)
 	if (why->kind == ERR_UNAVAILABLE)
 		return;
 	caplog_add(&vm->backend, (struct bytes){(const uint8_t *)why->msg, strlen(why->msg)});
-	kill(vm->proc.pid, SIGKILL);
+	proc_end(&vm->proc);
 }
 
 /* VMs whose network is gone would only seem to work. */
@@ -125,7 +125,7 @@ static void lose_net(struct qemu_vm *vm)
 
 	net_end_reason(vm->net, vm->net_reason + n, sizeof(vm->net_reason) - n);
 	vm->ended_because = vm->net_reason;
-	kill(vm->proc.pid, SIGKILL);
+	proc_end(&vm->proc);
 }
 
 enum { AT_STOP, AT_END, AT_QMP, AT_CONSOLE, AT_STDERR, AT_NET, AT_COUNT };

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -396,7 +395,7 @@ static void on_event(void *arg, const char *name, json_t *data)
 		/* QEMU has paused the VM. Nobody would ever continue it, so it ends with a reason
 		 * instead. No log could take that: it is on the same disk. */
 		vm->ended_because = "the host's disk is full";
-		kill(vm->proc.pid, SIGKILL);
+		proc_end(&vm->proc);
 	}
 }
 

@@ -168,6 +168,7 @@ static int start_with_input(const struct proc_req *req, int in_fd, struct proc *
 		return -1;
 	}
 	p.lifeline = line[1];
+	p.guarded = req->guard;
 	*ret = p;
 	return 0;
 }
@@ -209,21 +210,25 @@ void proc_interrupt(const struct proc *p)
 		kill(p->pid, SIGINT); /* the guard passes it on */
 }
 
+void proc_end(struct proc *p)
+{
+	if (p->pid > 0 && !p->guarded)
+		kill(-p->pid, SIGKILL);
+	if (p->lifeline >= 0)
+		close(p->lifeline); /* the guard kills all below it */
+	p->lifeline = -1;
+}
+
 void proc_kill(struct proc *p)
 {
 	struct pollfd ended = {.fd = p->pidfd, .events = POLLIN};
 
 	if (p->pid < 0)
 		return;
-	if (p->lifeline >= 0) {
-		/* The guard kills all below it; only a guard that does not is killed itself. */
-		close(p->lifeline);
-		p->lifeline = -1;
-		if (poll(&ended, 1, KILL_GRACE_MS) <= 0)
-			kill(-p->pid, SIGKILL);
-	} else {
+	proc_end(p);
+	/* Only a guard that does not is killed itself. */
+	if (p->guarded && poll(&ended, 1, KILL_GRACE_MS) <= 0)
 		kill(-p->pid, SIGKILL);
-	}
 	reap(p);
 }
 

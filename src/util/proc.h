@@ -41,7 +41,8 @@ struct proc_req {
 struct proc {
 	pid_t pid;    /* of the guard, if there is one */
 	int pidfd;    /* readable when it has ended */
-	int lifeline; /* -1 without a guard */
+	int lifeline; /* -1 without a guard, or after proc_end */
+	bool guarded;
 };
 #define PROC_NONE ((struct proc){.pid = -1, .pidfd = -1, .lifeline = -1})
 
@@ -57,6 +58,8 @@ int proc_start(const struct proc_req *req, struct proc *ret, struct err *e);
 int proc_wait(const struct op *op, struct proc *p, int *ret_code, struct err *e);
 /* With guard_gentle: what Ctrl-C in a terminal does, SIGINT for the command's process group. */
 void proc_interrupt(const struct proc *p);
+/* Has it ended, with all below it, and does not wait: its pidfd tells when all of that is gone. */
+void proc_end(struct proc *p);
 /* Ends it and all below it and reaps it. Fine on PROC_NONE and after proc_wait. */
 void proc_kill(struct proc *p);
 #define auto_proc __attribute__((cleanup(proc_kill)))

@@ -180,6 +180,7 @@ def test_guest_that_fills_the_hosts_disk(small: SmallDisk) -> None:
     vm = listed(small)[0]["vms"][0]
     assert vm["state"] == "dead"
     assert "disk is full" in vm["error"]
+    assert small.qemu_pids(box) == [], "what is dead has given everything back"
     assert "disk is full" in small.fails("exec", box, "--", "true")
     # As when the kernel takes its time over what QEMU had open.
     files = [path for path in (small.disk / "sandboxes" / box).rglob("*") if path.is_file()]

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -90,6 +91,22 @@ static void test_lifeline(bool isolate)
 	proc_kill(&p);
 	OK(sleepers() == 0); /* at once: proc_kill returns when all is over */
 	OK(kill(pid, 0) < 0 && errno == ESRCH);
+}
+
+static void test_end_is_seen_when_all_is_gone(bool isolate)
+{
+	auto_proc struct proc p = PROC_NONE;
+	struct pollfd ended = {.events = POLLIN};
+	struct err e;
+
+	OK(start_tree(isolate, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 3));
+	proc_end(&p);
+	proc_end(&p); /* twice is as once */
+	ended.fd = p.pidfd;
+	OK(poll(&ended, 1, 60000) == 1 && sleepers() == 0);
+	proc_kill(&p);
+	OK(p.pid < 0);
 }
 
 /* What a killed daemon leaves: this program again, which starts a tree and waits to be killed. */
@@ -303,6 +320,7 @@ int main(int argc, char **argv)
 	}
 	snprintf(marker, sizeof(marker), "4000.%d", (int)getpid());
 	test_lifeline(false);
+	test_end_is_seen_when_all_is_gone(false);
 	test_parent_killed(false);
 	test_codes(false);
 	test_gentle();
@@ -310,6 +328,7 @@ int main(int argc, char **argv)
 	test_fds();
 	if (can_unshare()) {
 		test_lifeline(true);
+		test_end_is_seen_when_all_is_gone(true);
 		test_parent_killed(true);
 		test_guard_killed();
 		test_codes(true);
