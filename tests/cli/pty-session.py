@@ -13,7 +13,7 @@ import time
 moat, sandbox = sys.argv[1:]
 
 
-def wait_for(fd, text, seconds=20):
+def wait_for(fd, text, seconds=60):
     seen, end = b"", time.monotonic() + seconds
     while text not in seen:
         ready, _, _ = select.select([fd], [], [], max(0, end - time.monotonic()))

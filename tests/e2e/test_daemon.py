@@ -120,7 +120,7 @@ def test_daemon_of_another_version(home: Home) -> None:
     assert "moat serve --stop" in said
     done = home.run("serve", "--stop")
     assert (done.returncode, done.stderr) == (0, f"moat: the daemon (pid {other.pid}) has ended\n")
-    other.join(10)
+    other.join(60)
     assert other.exitcode == 42
     home.ok("ls")
 
@@ -488,7 +488,7 @@ def test_rm_all_while_making(home: Home) -> None:
     until(lambda: len(home.qemu_pids()) == 2, "both are on their way")
     home.ok("rm", "--all")
     assert listed(home) == []
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
     for maker in makers:
         said = maker.communicate(timeout=20)[1].decode()
         assert maker.returncode != 0
@@ -507,8 +507,8 @@ def test_sigterm_removes_everything(home: Home) -> None:
     until(lambda: len(home.qemu_pids()) == 2, "the second is on its way")
     daemon.terminate()
     assert daemon.wait(60) == 0
-    assert client.wait(20) != 0
-    home.assert_nothing_left(0.5)
+    assert client.wait(60) != 0
+    home.assert_nothing_left()
     assert not (home.dir / "run" / "moat.sock").exists()
 
 
@@ -521,7 +521,7 @@ def test_end_with_sandboxes_and_the_daemon_after_it(home: Home) -> None:
     assert listed(home) == []  # at once, while the last one is still removing its sandbox
     assert daemons(home) != [last]
     home.ok("serve", "--stop", "--force")
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
     assert not home.processes()
 
 
@@ -531,7 +531,7 @@ def test_idle_daemon_leaves(home: Home) -> None:
     time.sleep(2.5)
     assert client.final(client.request("ls", {}))["type"] == "result", "a client keeps it"
     client.sock.close()
-    until(lambda: not home.processes(), "it leaves", 10)
+    until(lambda: not home.processes(), "it leaves", 60)
     assert "idle: leaving" in log_of(home)
     home.ok("ls")
 
@@ -550,10 +550,10 @@ def test_gc_says_what_it_removed(home: Home) -> None:
         try:
             home.kill_daemon()
             said = home.ok("gc")
-            assert left_behind.wait(10) == -signal.SIGKILL
+            assert left_behind.wait(60) == -signal.SIGKILL
         finally:
             left_behind.kill()
     assert f"processes of sandbox {box}" in said
     assert f"state/sandboxes/{box}" in said
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
     assert box not in home.ok("gc"), "it is told once"

@@ -343,7 +343,7 @@ def test_what_qemu_refuses(home: Home, change: dict[str, Any], says: str) -> Non
     said = home.fails("up", home.spec(tiny(**change)))
     assert says in said
     assert "VM default" in said
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
     assert listed(home) == []
 
 
@@ -352,14 +352,14 @@ def test_emulator_that_does_not_run(home: Home, qemu: str) -> None:
     (home.dir / "config.yaml").write_text(f"idle_exit: 0\nqemu: {qemu}\n")
     said = home.fails("up", home.spec(TINY))
     assert qemu in said or "ended with code 1" in said, said
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
 
 
 def test_healthcheck_that_never_passes(home: Home) -> None:
     check = {"test": ["sh", "-c", "exit 9"], "interval": 0.1, "retries": 3}
     said = home.fails("up", home.spec(tiny(healthcheck=check)))
     assert "the healthcheck of VM default failed 3 times; last exit code 9" in said
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
 
 
 def test_guest_that_never_answers(home: Home) -> None:
@@ -367,4 +367,4 @@ def test_guest_that_never_answers(home: Home) -> None:
     # Without a processor that runs, nothing answers.
     said = home.fails("up", home.spec(tiny(native={"args": ["-S"]})))
     assert "the guest agent of VM default does not answer" in said
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()

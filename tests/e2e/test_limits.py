@@ -78,7 +78,7 @@ def test_what_never_fits_is_refused_at_once(home: Home) -> None:
         said = home.fails("up", home.spec(tiny(total + 1000)), *more)
         assert "not enough memory" in said
         assert f"of {total} MB" in said
-    home.assert_nothing_left(0.5)
+    home.assert_nothing_left()
     assert memory(home)["committed_mb"] == 0
 
 
@@ -112,7 +112,7 @@ def test_second_sandbox_waits_for_the_first(home: Home) -> None:
     assert next(n for n, _ in news if "starting" in n.get("text", ""))
     client.send({"type": "cancel", "id": waiting})
     assert list(news)[-1][0]["error"]["kind"] == "cancelled"
-    home.assert_nothing_left(5)
+    home.assert_nothing_left()
     assert memory(home)["committed_mb"] == 0
 
 
@@ -135,7 +135,7 @@ def test_up_on_a_full_disk(small: SmallDisk) -> None:
     assert len(said.splitlines()) <= 2
     assert listed(small) == []
     small.unfill()
-    small.assert_nothing_left(0.5)
+    small.assert_nothing_left()
     # The daemon is as good as before.
     client = wire(small)
     wanted = client.request("up", {"spec": COLD})
@@ -155,7 +155,7 @@ def test_rm_on_a_full_disk(small: SmallDisk) -> None:
     assert not (small.disk / "sandboxes" / box).exists()
     small.unfill()
     small.ok("gc")
-    small.assert_nothing_left(0.5)
+    small.assert_nothing_left()
 
 
 @needs_root
@@ -189,7 +189,7 @@ def test_guest_that_fills_the_hosts_disk(small: SmallDisk) -> None:
     late.start()
     small.ok("rm", box)
     late.join()
-    small.assert_nothing_left(0.5)
+    small.assert_nothing_left()
 
 
 # ---- streams ----
@@ -226,7 +226,7 @@ def count_bytes(pipe: Any) -> int:
 def test_gibibyte_out(streams: Streams) -> None:
     client = streams.start("cp", f"{streams.box}:/tmp/big", "-", stdout=subprocess.PIPE)
     assert count_bytes(client.stdout) == GIB
-    assert client.wait(10) == 0
+    assert client.wait(60) == 0
     assert status_kb(streams.qemu_pids()[0], "VmHWM") < 600_000
     streams.assert_small()
 
@@ -256,7 +256,7 @@ def test_long_output_is_streamed(streams: Streams) -> None:
     argv = ["exec", streams.box, "--", "dd", "if=/tmp/big", "bs=1M", "count=256"]
     client = streams.start(*argv, stdout=subprocess.PIPE)
     assert count_bytes(client.stdout) == GIB // 4
-    assert client.wait(10) == 0
+    assert client.wait(60) == 0
     streams.assert_small()
 
 

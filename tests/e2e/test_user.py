@@ -114,7 +114,7 @@ def test_killed_daemon_leaves_nothing(user: StrangersHome) -> None:
     qemu = user.qemu_pids()
     assert len(qemu) == 1
     user.kill_daemon()
-    until(lambda: not user.processes(), "guard and QEMU end by themselves", 10)
+    until(lambda: not user.processes(), "guard and QEMU end by themselves", 60)
     assert listed(user) == []
     user.assert_nothing_left()
 
