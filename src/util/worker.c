@@ -69,9 +69,10 @@ static bool wait_for_more(struct worker *w)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
+	/* If this clock jumps, a thread ends early or late: no harm. */
+	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += IDLE_SECONDS;
-	while (sem_clockwait(&w->more, CLOCK_MONOTONIC, &until) < 0)
+	while (sem_timedwait(&w->more, &until) < 0)
 		if (errno == ETIMEDOUT && stop_being_idle(w))
 			return false;
 	return true;

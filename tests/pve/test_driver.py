@@ -249,9 +249,7 @@ def test_an_unreachable_server_does_not_hold_the_daemon(clean: PveServer) -> Non
         other.up(SPEC)
         other.kill_daemon()
         clean.fault(path=".*", action="drop", times=-1)
-        began = time.monotonic()
-        other.ok("ls")
-        assert time.monotonic() - began < 30
+        other.ok("ls", timeout=60)
         clean.clear()
         other.ok("pool", "clean")
         other.assert_nothing_left(90)
