@@ -184,13 +184,17 @@ static struct supervisor *supervisor_new(struct runner *r, size_t size)
 	error = start_process(s);
 	if (!error)
 		error = fill_place(s, 0);
+	if (!error) {
+		watch_set(r, &s->watch, EPOLLIN);
+		watch_set(r, &s->told, EPOLLIN | EPOLLET); /* so that nobody needs to read it */
+		if (!s->watch.events || !s->told.events)
+			error = errno;
+	}
 	if (error) {
 		retire(s);
 		errno = error;
 		return NULL;
 	}
-	watch_set(r, &s->watch, EPOLLIN);
-	watch_set(r, &s->told, EPOLLIN | EPOLLET); /* so that nobody needs to read it */
 	return s;
 }
 
