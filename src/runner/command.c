@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "runner/orders.h"
-#include "runner/supervisor.h"
 
 enum {
 	STRINGS_BIG = 1024 * 1024,
@@ -32,7 +31,9 @@ static void get_ready(const struct command *c)
 	setsid();
 	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
 		_exit(127);
-	close_from((unsigned)c->input + 1); /* now, and not when somebody waits for the command */
+	/* What else the supervisor has goes now, and not when somebody waits for the command. */
+	for (int fd = c->input + 1; fd <= c->out || fd <= c->err; fd++)
+		close(fd);
 }
 
 /* Returns its input; -1: none of its own. */
