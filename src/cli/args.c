@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/suggest.h"
 #include "util/auto.h"
 #include "util/str.h"
+#include "util/suggest.h"
 
 enum { ARGS_WRONG = -64 }; /* in err.sys; no errno, so no confusion */
 

@@ -15,8 +15,8 @@
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/signals.h"
-#include "util/suggest.h"
 #include "util/auto.h"
+#include "util/suggest.h"
 
 const struct cmd *const cmd_table[] = {
 	&cmd_up,
