@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from home import COLD, TINY, Home, Wire
+from home import COLD, TINY, Home, Wire, kill
 
 from tools import (
     STRANGER,
@@ -140,6 +141,22 @@ def test_many_clients_start_one_daemon(home: Home) -> None:
     assert [c.wait(60) for c in clients] == [0] * 20
     assert daemons(home) == [home.daemon_pid()]
     assert log_of(home).count(" serves ") == 1
+
+
+def test_daemon_of_a_killed_client_is_as_good(home: Home) -> None:
+    """Clients are killed while their daemons start: the next one's own daemon may come too late."""
+    runtime = socket_path(home).parent
+    with open(runtime / "daemon.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the daemons wait here
+        for number in range(1, 6):
+            client = home.start("ls", stderr=subprocess.PIPE)
+            until(lambda n=number: len(daemons(home)) == n, "a daemon for each client")
+            if number < 5:
+                kill(client.pid)
+                client.wait(30)
+    said = client.communicate(timeout=60)[1]
+    assert client.returncode == 0, said
+    until(lambda: daemons(home) == [home.daemon_pid()], "one daemon is left")
 
 
 def test_second_daemon_is_refused(home: Home) -> None:
