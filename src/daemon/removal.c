@@ -158,6 +158,7 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 	struct reclaim *r = arg;
 	struct driver *drv;
 	auto_free char *text = NULL;
+	bool named;
 
 	if (registry_has(r->d->registry, t->sandbox))
 		return 0;
@@ -172,7 +173,9 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 		note_failure(r, e);
 		return 0;
 	}
-	if (str_printf(&text, e, "%s of sandbox %s: %s", t->kind, t->sandbox, t->ref) < 0)
+	named = strcmp(t->ref, t->sandbox) != 0; /* by more than its sandbox */
+	if (str_printf(&text, e, "%s of sandbox %s%s%s", t->kind, t->sandbox, named ? ": " : "",
+		    named ? t->ref : "") < 0)
 		return -1;
 	log_msg(r->op, LOG_INFO, "reclaimed %s", text);
 	r->said(r->said_arg, text);

@@ -570,7 +570,7 @@ def test_gc_says_what_it_removed(home: Home) -> None:
             assert left_behind.wait(60) == -signal.SIGKILL
         finally:
             left_behind.kill()
-    assert f"processes of sandbox {box}" in said
+    assert f"removed processes of sandbox {box}" in said.splitlines()
     assert f"state/sandboxes/{box}" in said
     home.assert_nothing_left()
     assert box not in home.ok("gc"), "it is told once"
