@@ -23,6 +23,19 @@ static int borrow(struct request *rq, const char *id, struct borrower *b, struct
 	return -1;
 }
 
+/* For an operation on the snapshot of a sandbox. */
+static int borrow_named(
+	struct request *rq, struct borrower *b, const char **ret_name, struct err *e)
+{
+	const char *id;
+
+	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", ret_name) < 0)
+		return -1;
+	if (**ret_name == '.')
+		return err_set(e, ERR_INVALID, "a snapshot's name does not begin with a dot");
+	return borrow(rq, id, b, e);
+}
+
 static int give_back(struct request *rq, struct borrower *b, int rc, struct err *e)
 {
 	if (rc < 0)
@@ -33,28 +46,23 @@ static int give_back(struct request *rq, struct borrower *b, int rc, struct err 
 
 int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
 {
-	const char *id, *name;
+	const char *name;
 	struct borrower b;
 
 	(void)ret;
-	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", &name) < 0)
-		return -1;
-	if (name[0] == '.')
-		return err_set(e, ERR_INVALID, "a snapshot's name does not begin with a dot");
-	if (borrow(rq, id, &b, e) < 0)
+	if (borrow_named(rq, &b, &name, e) < 0)
 		return -1;
 	return give_back(rq, &b, b.sb->driver->ops->snapshot(b.box, &rq->op, name, e), e);
 }
 
 int handle_restore(struct request *rq, json_t **ret, struct err *e)
 {
-	const char *id, *name;
+	const char *name;
 	struct borrower b;
 	int rc;
 
 	(void)ret;
-	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", &name) < 0 ||
-		borrow(rq, id, &b, e) < 0)
+	if (borrow_named(rq, &b, &name, e) < 0)
 		return -1;
 	rc = registry_seize(rq->daemon->registry, &b, e);
 	if (rc == 0)
@@ -82,13 +90,12 @@ int handle_snapshots(struct request *rq, json_t **ret, struct err *e)
 
 int handle_snapshot_rm(struct request *rq, json_t **ret, struct err *e)
 {
-	const char *id, *name;
+	const char *name;
 	struct borrower b;
 	int rc;
 
 	(void)ret;
-	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", &name) < 0 ||
-		borrow(rq, id, &b, e) < 0)
+	if (borrow_named(rq, &b, &name, e) < 0)
 		return -1;
 	rc = b.sb->driver->ops->snapshot_rm
 		     ? b.sb->driver->ops->snapshot_rm(b.box, &rq->op, name, e)

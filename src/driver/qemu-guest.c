@@ -94,13 +94,7 @@ static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **re
 
 static int alive(void *arg, struct err *e)
 {
-	struct qemu_vm *vm = arg;
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-
-	if (vm->state != BOX_VM_DEAD)
-		return 0;
-	*e = vm->death;
-	return -1;
+	return qemu_vm_alive(arg, e);
 }
 
 static int open_way(

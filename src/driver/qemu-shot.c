@@ -56,6 +56,8 @@ int qemu_screenshot(struct qemu_vm *vm, const struct op *op, struct buf *ret, st
 	if (vm->spec->vga == SPEC_VGA_NONE)
 		return err_set(e, ERR_UNSUPPORTED,
 			"VM %s has no display: set `vga: std` in its spec", vm->spec->name);
+	if (qemu_vm_alive(vm, e) < 0)
+		return -1;
 	if (memfd < 0)
 		return err_sys(e, errno, "memfd");
 	writer = write_only(memfd, e);

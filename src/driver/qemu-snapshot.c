@@ -23,21 +23,21 @@
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
-#include "util/lock.h"
 #include "util/log.h"
 #include "util/memory.h"
 #include "util/str.h"
 
 enum { NAME_LEN_MAX = 64, META_MAX = 64 * 1024 };
 
+/* A dot comes before the names of the daemon's own, which it refuses from others. */
 static int check_name(const char *name, struct err *e)
 {
-	size_t n = strlen(name);
-	bool good =
-		n > 0 && n <= NAME_LEN_MAX && (isalnum((unsigned char)name[0]) || name[0] == '_');
+	const char *at = name[0] == '.' ? name + 1 : name;
+	size_t n = strlen(at);
+	bool good = n > 0 && n <= NAME_LEN_MAX && (isalnum((unsigned char)at[0]) || at[0] == '_');
 
 	for (size_t i = 0; good && i < n; i++)
-		good = isalnum((unsigned char)name[i]) || strchr("._-", name[i]);
+		good = isalnum((unsigned char)at[i]) || strchr("._-", at[i]);
 	if (!good)
 		return err_set(e, ERR_INVALID,
 			"a snapshot's name has 1 to %d letters, digits and . _ -, not . or - first",
@@ -106,14 +106,9 @@ static int take_memory(const struct qemu_box *b, const struct op *op, struct err
 
 static int check_alive(struct qemu_box *b, struct err *e)
 {
-	for (size_t i = 0; i < b->n_vms; i++) {
-		auto_unlock pthread_mutex_t *held = lock_take(&b->vms[i].mu);
-
-		if (b->vms[i].state == BOX_VM_DEAD) {
-			*e = b->vms[i].death;
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (qemu_vm_alive(&b->vms[i], e) < 0)
 			return -1;
-		}
-	}
 	return 0;
 }
 
@@ -204,7 +199,7 @@ int qemu_snapshot(struct box *box, const struct op *op, const char *name, struct
 	auto_turn struct turn *held = NULL;
 
 	/* Names with a dot in front are ours. */
-	if ((name[0] != '.' && check_name(name, e) < 0) || turn_take(&b->saving, op, e) < 0)
+	if (check_name(name, e) < 0 || turn_take(&b->saving, op, e) < 0)
 		return -1;
 	held = &b->saving;
 	return make_snapshot(b, op, name, e);
@@ -400,7 +395,7 @@ int qemu_snapshot_rm(struct box *box, const struct op *op, const char *name, str
 	auto_turn struct turn *held = NULL;
 	auto_free char *dir = NULL;
 
-	if ((name[0] != '.' && check_name(name, e) < 0) || turn_take(&b->saving, op, e) < 0)
+	if (check_name(name, e) < 0 || turn_take(&b->saving, op, e) < 0)
 		return -1;
 	held = &b->saving;
 	return find(b, name, &dir, e) < 0 ? -1 : dir_remove(dir, e);

@@ -407,6 +407,16 @@ static bool is_ending(const struct qemu_vm *vm)
 	return vm->monitor_runs && recv(vm->runner_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
+int qemu_vm_alive(struct qemu_vm *vm, struct err *e)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	if (vm->state != BOX_VM_DEAD)
+		return 0;
+	*e = vm->death;
+	return -1;
+}
+
 int qemu_vm_explain(struct qemu_vm *vm, struct err *e)
 {
 	struct op soon = op_for_cleanup(END_SECONDS);
@@ -417,9 +427,7 @@ int qemu_vm_explain(struct qemu_vm *vm, struct err *e)
 	/* Its sockets close a moment before the monitor knows why. */
 	if (is_ending(vm) && op_wait_fd(&soon, vm->dead_fd, POLLIN, &ignored) < 0)
 		return -1;
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-	if (vm->state == BOX_VM_DEAD)
-		*e = vm->death;
+	qemu_vm_alive(vm, e);
 	return -1;
 }
 

@@ -92,6 +92,8 @@ void qemu_vm_free(struct qemu_vm *vm);
 
 /* The monitor thread's main; arg is the VM. */
 void *qemu_vm_monitor(void *arg);
+/* -1, and why, if it is dead: it may have no monitor any more. */
+int qemu_vm_alive(struct qemu_vm *vm, struct err *e);
 /* Puts the VM's own reason into e if it is dead or just ending, else leaves e as it is. Returns -1.
  */
 int qemu_vm_explain(struct qemu_vm *vm, struct err *e);

@@ -120,8 +120,12 @@ def test_names_nest_and_are_listed(pair: Pair) -> None:
     assert pair.sh("alice", "cat /tmp/level") == "2"
     assert "no snapshot three" in pair.fails("restore", pair.box, "three")
     assert "no snapshot three" in pair.fails("snapshot", "--remove", pair.box, "three")
-    for bad in ("../x", "a/b", ".hidden", "", "x" * 65, "-x y"):
-        assert "name" in pair.fails("snapshot", "--", pair.box, bad)
+    precious = pair.dir / "precious"
+    precious.mkdir()
+    for bad in ("../../../../precious", "..", "a/b", ".hidden", "", "x" * 65, "-x y"):
+        for verb in (["snapshot"], ["restore"], ["snapshot", "--remove"]):
+            assert "name" in pair.fails(*verb, "--", pair.box, bad)
+    assert precious.exists()
     pair.ok("snapshot", "--remove", pair.box, "two")
     assert names(pair) == ["one"]
 
@@ -167,6 +171,24 @@ def test_the_rest_of_a_snapshot_is_no_obstacle(pair: Pair) -> None:
     pair.ok("snapshot", pair.box, "again")
     assert sorted(os.listdir(where)) == ["again", "one"]
     assert "not between" in pair.fails("fork", "-n", "0", pair.box)
+
+
+def test_a_sandbox_that_could_not_go_back_says_so(home: Home) -> None:
+    vm = {"source": "tiny", "ram_mb": 192, "vcpus": 1, "vga": "std"}
+    box = home.up({"vms": [vm]})
+    home.ok("snapshot", box, "broken")
+    where = home.dir / "state" / "sandboxes" / box / "snapshots" / "broken"
+    os.truncate(where / "default.state", 1000)
+    why = "going back to snapshot broken failed"
+    assert home.fails("restore", box, "broken")
+    pid = home.daemon_pid()
+    assert why in home.fails("exec", box, "true")
+    assert why in home.fails("screenshot", box, str(home.dir / "shot.png"))
+    assert why in home.fails("snapshot", box, "another")
+    assert why in home.fails("fork", box)
+    assert home.daemon_pid() == pid
+    home.ok("rm", box)
+    home.assert_nothing_left()
 
 
 def test_nothing_is_left_after_a_kill(pair: Pair) -> None:
