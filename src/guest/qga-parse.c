@@ -42,7 +42,7 @@ int qga_parse_reply(struct bytes line, json_t **ret, struct err *e)
 	auto_json json_t *reply = NULL;
 	json_t *value;
 
-	if (json_parse_object(line, &reply, e) < 0)
+	if (json_parse_small(line, &reply, e) < 0)
 		return fail_garbage(e, "something that is not JSON");
 	value = json_object_get(reply, "return");
 	if (value) {

@@ -7,10 +7,14 @@
 #include "util/auto.h"
 #include "util/str.h"
 
-/* The JSON parser recurses, so deep nesting would eat the thread's stack. */
-static bool too_deep(struct bytes in)
+/*
+ * The JSON parser recurses, so deep nesting would eat the thread's stack; and a value of two or
+ * three bytes becomes a hundred times as many in memory.
+ */
+static int check_shape(struct bytes in, size_t values_max, struct err *e)
 {
 	bool quoted = false;
+	size_t values = 0;
 	int depth = 0;
 
 	for (size_t i = 0; i < in.len; i++) {
@@ -24,20 +28,26 @@ static bool too_deep(struct bytes in)
 			depth++;
 		else if (!quoted && (c == '}' || c == ']'))
 			depth--;
+		if (!quoted && (c == '{' || c == '[' || c == ','))
+			values++;
 		if (depth > JSON_DEPTH_MAX)
-			return true;
+			return err_set(e, ERR_INVALID, "not valid JSON: nested deeper than %d",
+				JSON_DEPTH_MAX);
+		if (values > values_max)
+			return err_set(
+				e, ERR_INVALID, "JSON with more than %zu values", values_max);
 	}
-	return false;
+	return 0;
 }
 
-static int parse_object(struct bytes in, size_t flags, json_t **ret, struct err *e)
+static int parse_object(
+	struct bytes in, size_t values_max, size_t flags, json_t **ret, struct err *e)
 {
 	json_error_t je;
 	json_t *j;
 
-	if (too_deep(in))
-		return err_set(
-			e, ERR_INVALID, "not valid JSON: nested deeper than %d", JSON_DEPTH_MAX);
+	if (check_shape(in, values_max, e) < 0)
+		return -1;
 	j = json_loadb((const char *)in.p, in.len, JSON_REJECT_DUPLICATES | flags, &je);
 	if (!j)
 		return err_set(e, ERR_INVALID, "not valid JSON: line %d, column %d: %s", je.line,
@@ -52,12 +62,17 @@ static int parse_object(struct bytes in, size_t flags, json_t **ret, struct err 
 
 int json_parse_object(struct bytes in, json_t **ret, struct err *e)
 {
-	return parse_object(in, 0, ret, e);
+	return parse_object(in, JSON_VALUES_MAX, 0, ret, e);
+}
+
+int json_parse_small(struct bytes in, json_t **ret, struct err *e)
+{
+	return parse_object(in, JSON_VALUES_FEW, 0, ret, e);
 }
 
 int json_parse_object_nul(struct bytes in, json_t **ret, struct err *e)
 {
-	return parse_object(in, JSON_ALLOW_NUL, ret, e);
+	return parse_object(in, JSON_VALUES_MAX, JSON_ALLOW_NUL, ret, e);
 }
 
 int json_to_str(const json_t *j, char **ret, struct err *e)

@@ -11,11 +11,17 @@ static inline void auto_json_decref(json_t **j)
 }
 #define auto_json __attribute__((cleanup(auto_json_decref)))
 
-enum { JSON_DEPTH_MAX = 64 };
+enum {
+	JSON_DEPTH_MAX = 64,
+	JSON_VALUES_MAX = 512 * 1024, /* the arguments of a command, all VMs of a cluster */
+	JSON_VALUES_FEW = 16 * 1024,
+};
 
-/* Bytes of one JSON object; anything else is ERR_INVALID. Duplicate keys and deep nesting are
- * refused. */
+/* Bytes of one JSON object; anything else is ERR_INVALID. Duplicate keys, deep nesting and too many
+ * values are refused. */
 int json_parse_object(struct bytes in, json_t **ret, struct err *e);
+/* The same for what a guest sends: of many bytes, but not of many values. */
+int json_parse_small(struct bytes in, json_t **ret, struct err *e);
 /* The same, with \u0000 allowed in strings: their length is json_string_length. */
 int json_parse_object_nul(struct bytes in, json_t **ret, struct err *e);
 /* Compact text. */

@@ -36,6 +36,37 @@ static void test_deep(void)
 	OK(json_parse_object(buf_bytes(&b), &j, &e) < 0 && e.kind == ERR_INVALID);
 }
 
+static void fill_array(struct buf *b, int n)
+{
+	struct err e;
+
+	buf_drop(b, b->len);
+	buf_add_str(b, "{\"a\":[0", &e);
+	for (int i = 1; i < n; i++)
+		buf_add_str(b, ",{}", &e);
+	buf_add_str(b, "]}", &e);
+}
+
+/* Three bytes of text are two hundred in memory: so many are refused before they are parsed. */
+static void test_many(void)
+{
+	auto_json json_t *j = NULL, *small = NULL;
+	auto_buf struct buf b = {0};
+	struct err e;
+
+	fill_array(&b, 5000);
+	OK(json_parse_small(buf_bytes(&b), &small, &e) == 0);
+	fill_array(&b, 20000);
+	OK(json_parse_small(buf_bytes(&b), &j, &e) < 0 && e.kind == ERR_INVALID && !j);
+	OK(json_parse_object(buf_bytes(&b), &j, &e) == 0);
+	OK(json_array_size(json_object_get(j, "a")) == 20000);
+	json_decref(j);
+	j = NULL;
+	fill_array(&b, 600000);
+	OK(json_parse_object(buf_bytes(&b), &j, &e) < 0 && e.kind == ERR_INVALID && !j);
+	OK(json_parse_small(text("{\"a\":\"[[{{,,,\"}"), &j, &e) == 0);
+}
+
 static void test_get(void)
 {
 	auto_json json_t *j = NULL;
@@ -86,6 +117,7 @@ int main(void)
 {
 	test_parse();
 	test_deep();
+	test_many();
 	test_get();
 	test_make();
 	test_text();
