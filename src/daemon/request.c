@@ -102,6 +102,7 @@ static int io_output(void *arg, int stream, struct bytes data, struct err *e)
 static void io_consumed(void *arg, size_t n)
 {
 	struct request *rq = arg;
+	json_int_t credit;
 	struct err ignored;
 
 	rq->uncredited += n;
@@ -111,13 +112,13 @@ static void io_consumed(void *arg, size_t n)
 		auto_unlock pthread_mutex_t *held = lock_take(&rq->mu);
 		rq->outstanding -= rq->uncredited;
 	}
+	credit = (json_int_t)rq->uncredited;
+	rq->uncredited = 0;
 	/* A connection that cannot be written to is noticed by whoever sends the result. */
 	if (session_send(rq->session, &rq->op,
-		    json_pack("{s:s, s:I, s:I}", "type", "credit", "id", rq->id, "bytes",
-			    (json_int_t)rq->uncredited),
+		    json_pack("{s:s, s:I, s:I}", "type", "credit", "id", rq->id, "bytes", credit),
 		    (struct bytes){0}, &ignored) < 0)
 		return;
-	rq->uncredited = 0;
 }
 
 struct guest_io request_io(struct request *rq)
@@ -126,9 +127,14 @@ struct guest_io request_io(struct request *rq)
 		.in = rq->in, .output = io_output, .consumed = io_consumed, .arg = rq};
 }
 
+/*
+ * News are dropped if the client does not read: who tells them may hold what others wait for, the
+ * claim on an image or the head of a queue.
+ */
 static void on_progress(void *arg, const char *text, uint64_t done, uint64_t total)
 {
 	struct request *rq = arg;
+	struct op at_once = rq->op;
 	json_t *msg = json_pack(
 		"{s:s, s:I, s:o}", "type", "progress", "id", rq->id, "text", json_text(text));
 	struct err ignored;
@@ -137,8 +143,9 @@ static void on_progress(void *arg, const char *text, uint64_t done, uint64_t tot
 		json_object_set_new(msg, "done", json_integer((json_int_t)done));
 		json_object_set_new(msg, "total", json_integer((json_int_t)total));
 	}
-	if (session_send(rq->session, &rq->op, msg, (struct bytes){0}, &ignored) < 0)
-		return; /* news are not worth failing for */
+	at_once.deadline_ns = now_ns();
+	if (session_send(rq->session, &at_once, msg, (struct bytes){0}, &ignored) < 0)
+		return; /* nor are they worth failing for */
 }
 
 static json_t *error_message(const struct request *rq, const struct err *failure)
