@@ -13,7 +13,8 @@ enum {
 	READ_SIZE = 64 * 1024,
 	/* An abandoned exec's answer may be on its way: two streams of 16 MiB in base64. */
 	DISCARD_MAX = 64 * 1024 * 1024,
-	RESYNC_S = 10, /* an agent that was just starting may have lost the first attempt */
+	RESYNC_S = 2, /* an agent that was just starting may have lost the first attempt */
+	RESYNC_MAX_S = 10,
 };
 
 struct qga {
@@ -164,7 +165,7 @@ int qga_sync(struct qga *q, const struct op *op, struct err *e)
 
 	q->in_step = false;
 	forget_input(q);
-	for (;; patience *= 2) {
+	for (;; patience = patience * 2 < RESYNC_MAX_S ? patience * 2 : RESYNC_MAX_S) {
 		struct op part = op_within(op, patience);
 		uint64_t id = 0;
 		int got;

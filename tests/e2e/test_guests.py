@@ -22,8 +22,7 @@ def template(images: None) -> None:
 
 @pytest.fixture
 def victim(template: None) -> Iterator[Home]:
-    """A home whose daemon soon gives up on guests that do not answer."""
-    home = Home("idle_exit: 0\nboot_timeout: 25\n")
+    home = Home()
     try:
         home.sandbox = home.up()  # type: ignore[attr-defined]
         yield home
