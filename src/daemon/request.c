@@ -16,6 +16,7 @@
 
 enum {
 	THREADS_MAX = 512,                     /* of all clients */
+	THREADS_KEPT = 16,                     /* besides, for what is urgent */
 	INBOX_MAX = PROTO_WINDOW + 16384 * 64, /* the window, and room for many small pieces */
 	CREDIT_STEP = PROTO_WINDOW / 4,        /* consumed input is told in steps of this */
 };
@@ -24,9 +25,9 @@ static const struct handler handlers[] = {
 	{"up", handle_up, false},
 	{"standby", handle_standby, false},
 	{"validate", handle_validate, false},
-	{"ls", handle_ls, false},
-	{"rm", handle_rm, false},
-	{"detach", handle_detach, false},
+	{"ls", handle_ls, false, true},
+	{"rm", handle_rm, false, true},
+	{"detach", handle_detach, false, true},
 	{"snapshot", handle_snapshot, false},
 	{"restore", handle_restore, false},
 	{"snapshots", handle_snapshots, false},
@@ -55,8 +56,8 @@ static const struct handler handlers[] = {
 	{"gc", handle_gc, false},
 	{"pool", handle_pool, false},
 	{"pool.images", handle_pool_images, false},
-	{"info", handle_info, false},
-	{"shutdown", handle_shutdown, false},
+	{"info", handle_info, false, true},
+	{"shutdown", handle_shutdown, false, true},
 };
 
 const struct handler *handler_find(const char *op)
@@ -188,14 +189,21 @@ static void answer(struct request *rq, json_t *result, const struct err *failure
 		log_err(&rq->op, LOG_DEBUG, &e, "cannot answer");
 }
 
-static bool count_request(struct daemon *d, int change)
+static bool take_place(struct daemon *d, bool urgent)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
 
-	if (change > 0 && d->requests >= THREADS_MAX)
+	if (d->requests >= THREADS_MAX + (urgent ? THREADS_KEPT : 0))
 		return false;
-	d->requests += (unsigned)change;
+	d->requests++;
 	return true;
+}
+
+static void give_place_back(struct daemon *d)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+
+	d->requests--;
 }
 
 static void request_main(void *arg)
@@ -214,7 +222,7 @@ static void request_main(void *arg)
 	} else {
 		answer(rq, result, NULL);
 	}
-	count_request(d, -1);
+	give_place_back(d);
 	session_request_ended(s, rq); /* from here on the session may be gone */
 	request_free(rq);
 }
@@ -251,11 +259,11 @@ static int spawn_thread(struct request *rq, struct err *e)
 {
 	int error;
 
-	if (!count_request(rq->daemon, 1))
+	if (!take_place(rq->daemon, rq->handler->urgent))
 		return err_set(e, ERR_BUSY, "the daemon is running %d operations", THREADS_MAX);
 	error = worker_run(request_main, rq);
 	if (error) {
-		count_request(rq->daemon, -1);
+		give_place_back(rq->daemon);
 		return err_sys(e, error, "thread");
 	}
 	return 0;

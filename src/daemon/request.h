@@ -35,6 +35,7 @@ struct handler {
 	const char *op;
 	int (*run)(struct request *rq, json_t **ret_result, struct err *e);
 	bool takes_input;
+	bool urgent; /* looks or ends something: possible when nothing else is */
 };
 
 /* NULL: no such operation. */

@@ -25,11 +25,22 @@ static int give_output(const struct guest_io *io, int stream, const struct buf *
 	return data->len ? io->output(io->arg, stream, buf_bytes(data), e) : 0;
 }
 
+/* Gives the turn back at its end: the client, who gets the output, may be slow to read it. */
+static int run_alone(struct agent *a, const struct op *op, const struct agent_run *run,
+	struct agent_result *ret, struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+
+	if (turn_take(&a->turn, op, e) < 0)
+		return -1;
+	held = &a->turn;
+	return agent_run(a->q, op, run, ret, e);
+}
+
 static int agent_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
 	const struct guest_io *io, struct guest_exit *ret, struct err *e)
 {
 	struct agent *a = agent_of(g);
-	auto_turn struct turn *held = NULL;
 	auto_buf struct buf input = {0};
 	auto_agent_result struct agent_result r = {0};
 	uint64_t most = agent_tail_max(a->q), tail = req->capture_max ? req->capture_max : most;
@@ -47,10 +58,7 @@ static int agent_exec(struct guest *g, const struct op *op, const struct guest_e
 	if (req->input && agent_take_input(op, io, &input, e) < 0)
 		return -1;
 	run.input = buf_bytes(&input);
-	if (turn_take(&a->turn, op, e) < 0)
-		return -1;
-	held = &a->turn;
-	if (agent_run(a->q, op, &run, &r, e) < 0 || give_output(io, WIRE_STDOUT, &r.out, e) < 0 ||
+	if (run_alone(a, op, &run, &r, e) < 0 || give_output(io, WIRE_STDOUT, &r.out, e) < 0 ||
 		give_output(io, WIRE_STDERR, &r.err, e) < 0)
 		return -1;
 	if (!req->capture_max &&
@@ -88,7 +96,7 @@ static int fail_script(const struct agent_result *r, const struct guest_path *at
 	return err_set(e, ERR_BACKEND, "%s", n ? words : "the guest's shell failed");
 }
 
-/* Runs a script as the user in the directory of `at`, to success. Wants the turn held. */
+/* Runs a script as the user in the directory of `at`, to success. */
 static int run_script(struct agent *a, const struct op *op, const struct guest_path *at,
 	const struct script *script, struct agent_result *ret, struct err *e)
 {
@@ -104,7 +112,7 @@ static int run_script(struct agent *a, const struct op *op, const struct guest_p
 
 	for (size_t i = 0; i < ARRAY_LEN(script->args) && script->args[i]; i++)
 		argv[4 + i] = script->args[i];
-	if (agent_run(a->q, op, &run, &r, e) < 0)
+	if (run_alone(a, op, &run, &r, e) < 0)
 		return -1;
 	if (r.exit.stage != GUEST_RAN || r.exit.code)
 		return fail_script(&r, at, e);
@@ -126,13 +134,9 @@ static int agent_read(struct guest *g, const struct op *op, const struct guest_p
 	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
 	struct agent *a = agent_of(g);
-	auto_turn struct turn *held = NULL;
 	size_t piece = piece_of(a);
 	uint64_t offset = 0;
 
-	if (turn_take(&a->turn, op, e) < 0)
-		return -1;
-	held = &a->turn;
 	for (;;) {
 		auto_agent_result struct agent_result r = {0};
 		char at_text[24], count[24], head[64];
@@ -173,18 +177,15 @@ static int agent_write(struct guest *g, const struct op *op, const struct guest_
 	if (req->mode)
 		snprintf(mode, sizeof(mode), "%o", req->mode);
 	do {
-		auto_turn struct turn *held = NULL;
 		auto_buf struct buf piece = {0};
 		struct script script = {
 			.text = agent_script_write,
 			.args = {req->at.path, mode, req->parents ? "1" : "0", append ? "1" : "0"},
 		};
 
-		/* Not while holding the turn: the client may be slow. */
 		ended = guest_collect(op, io, PIECE, &piece, e);
-		if (ended < 0 || turn_take(&a->turn, op, e) < 0)
+		if (ended < 0)
 			return -1;
-		held = &a->turn;
 		script.input = buf_bytes(&piece);
 		if (run_script(a, op, &req->at, &script, NULL, e) < 0)
 			return -1;
@@ -204,29 +205,11 @@ static int agent_list(struct guest *g, const struct op *op, const struct guest_p
 	struct script script = {
 		.text = agent_script_list, .args = {at->path}, .output_max = agent_tail_max(a->q)};
 
-	{
-		auto_turn struct turn *held = NULL;
-
-		if (turn_take(&a->turn, op, e) < 0)
-			return -1;
-		held = &a->turn;
-		if (run_script(a, op, at, &script, &r, e) < 0)
-			return -1;
-	}
+	if (run_script(a, op, at, &script, &r, e) < 0)
+		return -1;
 	if (r.exit.stdout_bytes > r.out.len)
 		return err_set(e, ERR_LIMIT, "too many files for the plain guest agent");
 	return agent_parse_list(buf_bytes(&r.out), each, arg, e);
-}
-
-static int run_alone(struct agent *a, const struct op *op, const struct guest_path *at,
-	const struct script *script, struct err *e)
-{
-	auto_turn struct turn *held = NULL;
-
-	if (turn_take(&a->turn, op, e) < 0)
-		return -1;
-	held = &a->turn;
-	return run_script(a, op, at, script, NULL, e);
 }
 
 static int agent_mkdir(struct guest *g, const struct op *op, const struct guest_path *at,
@@ -237,7 +220,7 @@ static int agent_mkdir(struct guest *g, const struct op *op, const struct guest_
 
 	if (mode)
 		snprintf(text, sizeof(text), "%o", mode);
-	return run_alone(agent_of(g), op, at, &script, e);
+	return run_script(agent_of(g), op, at, &script, NULL, e);
 }
 
 static int agent_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
@@ -245,7 +228,7 @@ static int agent_symlink(struct guest *g, const struct op *op, const struct gues
 {
 	struct script script = {.text = agent_script_symlink, .args = {at->path, target}};
 
-	return run_alone(agent_of(g), op, at, &script, e);
+	return run_script(agent_of(g), op, at, &script, NULL, e);
 }
 
 static const struct guest_ops agent_ops = {

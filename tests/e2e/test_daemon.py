@@ -430,6 +430,32 @@ def test_200_execs_on_20_connections(served: Home) -> None:
         finish_all(client, wanted)
 
 
+def test_more_operations_than_allowed(served: Home) -> None:
+    """Who looks, or ends something, still gets in."""
+    crowd = [wire(served) for _ in range(2)]
+    for client in crowd:
+        for _ in range(256):
+            client.request("logs", {"sandbox": served.box, "follow": True})
+    until(lambda: "running 512 operations" in served.run("image", "ls").stderr, "it is full")
+    assert served.box in served.ok("ls")
+    served.ok("info")
+    assert "no sandbox nobody" in served.fails("rm", "nobody")
+    for client in crowd:
+        client.sock.close()
+    until(lambda: served.run("image", "ls").returncode == 0, "there is room again")
+
+
+def test_news_for_who_does_not_read_hold_nobody_up(home: Home) -> None:
+    recipes = home.dir / "data" / "recipes"
+    recipes.mkdir(parents=True)
+    tell = "seq -f 'progress %.0f 20000 of a very long story' 20000"
+    (recipes / "chatty.sh").write_text(f"#!/bin/sh\n{tell}\necho that was all >&2\nexit 1\n")
+    home.env["MOAT_DATA_DIR"] = str(home.dir / "data")
+    silent = wire(home)
+    silent.request("image.build", {"image": "chatty"})
+    assert "that was all" in home.fails("image", "build", "chatty")
+
+
 def test_more_connections_than_allowed(served: Home) -> None:
     with contextlib.ExitStack() as crowd:
         for _ in range(140):
