@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -42,7 +43,12 @@ os.write(fd, b"stty size\n")
 wait_for(fd, b"41 101")
 # Ctrl-C is a byte for the guest's terminal, not a signal for us.
 os.write(fd, b"sleep 100\n")
-time.sleep(0.3)
+end = time.monotonic() + 60
+listing = [moat, "exec", sandbox, "ps"]
+while b"sleep 100\n" not in subprocess.run(listing, stdout=-1, check=True).stdout:
+    if time.monotonic() > end:
+        sys.exit("the command does not run")
+    time.sleep(0.1)
 os.write(fd, b"\x03")
 os.write(fd, b"echo still$((1+1)); exit 7\n")
 wait_for(fd, b"still2")

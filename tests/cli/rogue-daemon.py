@@ -144,8 +144,9 @@ class Session:
 
 def main():
     server = socket.socket(socket.AF_UNIX)
-    server.bind(SOCKET)
+    server.bind(SOCKET + ".new")
     server.listen(64)
+    os.rename(SOCKET + ".new", SOCKET)  # whoever sees it can connect
     for _ in range(REFUSE):
         server.accept()[0].close()
     while True:

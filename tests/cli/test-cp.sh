@@ -133,8 +133,11 @@ kill -TERM $pid
 wait $pid
 check "an interrupted cp ends with 130" test $? -eq 130
 check "and leaves no half of a file" test ! -e huge
+has_read() { # PID: its own signal handlers are in place by then
+	test "$(sed -n 's/^rchar: //p' "/proc/$1/io")" -gt 1000000
+}
 background cp /dev/zero $id:/dev/null
-sleep 0.3
+wait_for has_read $pid
 kill -TERM $pid
 wait $pid
 check "into the guest as well" test $? -eq 130

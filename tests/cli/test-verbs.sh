@@ -117,6 +117,7 @@ assert sys.argv[2] in text and max(len(line) for line in text.splitlines()) <= 5
 	check "not with NO_COLOR" sh -c "grep -q $id '$tmp/tty' && ! grep -q '$esc' '$tmp/tty'"
 	# The log began anew when the sandbox went back to its snapshot.
 	expect "the console is written to again" 0 exec -u root $id sh -c 'printf "boot\033[2J\nready\n" >/dev/ttyS0'
+	wait_for sh -c "'$MOAT' logs $id | grep -q ready"
 	script -qec "$MOAT logs $id" /dev/null >"$tmp/tty" </dev/null
 	check "on a terminal, logs are escaped" grep -q 'boot\\x1b\[2J' "$tmp/tty"
 	script -qec "$MOAT screenshot --vm screen $id -" /dev/null >"$tmp/tty" </dev/null

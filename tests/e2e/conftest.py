@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from home import Home
+from home import TINY, Home
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,6 +18,14 @@ def images() -> None:
         home.ok("image", "build", "tiny", timeout=1800)
     finally:
         home.close()
+
+
+@pytest.fixture(scope="module")
+def template(images: None) -> None:
+    """Made here, without haste, if there is none yet: for those whose daemon is in a hurry."""
+    home = Home()
+    home.ok("up", home.spec(TINY), timeout=900)
+    home.close()
 
 
 @pytest.fixture

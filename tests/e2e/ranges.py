@@ -120,11 +120,14 @@ def holders(range_: Range, box: str) -> list[int]:
 def helpers(range_: Range, box: str, word: str) -> list[int]:
     """Those that a sandbox's holder has started."""
     parents = holders(range_, box)
-    return [
-        pid
-        for pid in pids(range_, word)
-        if int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]) in parents
-    ]
+    return [pid for pid in pids(range_, word) if parent_of(pid) in parents]
+
+
+def parent_of(pid: int) -> int:
+    """0 if it has gone meanwhile."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0
 
 
 def inhabitants(network: str) -> list[str]:

@@ -43,7 +43,7 @@ def refusal(home: Home, victim: str) -> str:
     raise AssertionError("commands still run")
 
 
-def test_agents_that_talk_rubbish_or_not_at_all(images: None) -> None:
+def test_agents_that_talk_rubbish_or_not_at_all(template: None) -> None:
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
     rubbish = ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes '{\"return\":{}}'", "true"]
     try:
@@ -86,11 +86,12 @@ def test_second_sandbox_waits_for_the_first(home: Home) -> None:
     home.ok("ls")
     free = memory(home)["available_mb"]
     home.ok("serve", "--stop")
-    # One fits, two do not, and what others on this machine do meanwhile makes no difference.
-    (home.dir / "config.yaml").write_text(f"idle_exit: 0\nmemory_keep_mb: {free * 5 // 8}\n")
-    spec = tiny(free // 4)
+    # One fits, two do not, and what others on this machine do meanwhile makes no difference:
+    # they may take a quarter of what is free, or give back as much.
+    (home.dir / "config.yaml").write_text(f"idle_exit: 0\nmemory_keep_mb: {free // 4}\n")
+    spec = tiny(free // 2)
     first = home.up(spec)
-    assert memory(home)["committed_mb"] >= free // 4
+    assert memory(home)["committed_mb"] >= free // 2
     assert "not enough memory" in home.fails("up", home.spec(spec), "--no-wait")
     # No copy of it either: it goes on, and nothing is left of what was saved for that.
     assert "not enough memory" in home.fails("fork", first, "--no-wait", timeout=600)

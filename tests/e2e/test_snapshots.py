@@ -53,7 +53,7 @@ class Pair(Home):
         self.box = self.ok("up", self.spec(PAIR), timeout=900)
         self.bob = self.address("bob")
         self.sh("bob", START_SERVER)
-        time.sleep(0.5)
+        until(lambda: ":1B58 " in self.sh("bob", "cat /proc/net/tcp*"), "bob listens at port 7000")
         self.sh("alice", START_CLIENT.format(self.bob))
         until(lambda: self.count() > 3, "bob answers alice")
 
@@ -151,6 +151,7 @@ def test_fork_into_three(pair: Pair) -> None:
         until(
             lambda: all(pair.count(b) > n + 2 for b, n in zip(everyone, before, strict=True)),
             "all four go on counting",
+            300,
         )
         for i, box in enumerate(everyone):
             pair.sh("alice", f"echo {i} >/tmp/who", box)

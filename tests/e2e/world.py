@@ -180,13 +180,14 @@ class World:
 
     def heard(self) -> list[bytes]:
         """Every frame with a mark that the host's network has seen since then."""
-        return [bytes.fromhex(line) for line in (self.dir / "ear").read_text().split()[1:]]
+        whole, _, _ = (self.dir / "ear").read_text().rpartition("\n")  # the last may be half a line
+        return [bytes.fromhex(line) for line in whole.split()[1:]]
 
     def reaches(self, address: str, port: int = 80) -> bool:
         """From the host: the control of every attempt from a guest."""
         program = (
             "import socket,sys\n"
-            f"c=socket.create_connection(({address!r},{port}),5)\n"
+            f"c=socket.create_connection(({address!r},{port}),60)\n"
             "c.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\n"
             "d=b''\nwhile (p:=c.recv(100)): d+=p\nprint(d.decode())"
         )

@@ -15,6 +15,7 @@ from server import PveServer
 
 API = "/api2/json"
 WAIT_SECONDS = 300
+NO_AGENT = "QEMU guest agent is not running"
 
 
 class Reply:
@@ -188,8 +189,12 @@ class Client:
             "command": list(argv),
             **{key.replace("_", "-"): value for key, value in more.items()},
         }
-        pid = self.call("POST", f"{base}/exec", given).data["pid"]
         deadline = time.monotonic() + WAIT_SECONDS
+        # The first time, the server waits for an answer of the agent as briefly as the genuine one.
+        while (reply := self.call("POST", f"{base}/exec", given)).reason == NO_AGENT:
+            assert time.monotonic() < deadline, "no agent"
+            time.sleep(0.2)
+        pid = reply.data["pid"]
         while time.monotonic() < deadline:
             status = self.get(f"{base}/exec-status", pid=pid)
             if status["exited"]:

@@ -236,7 +236,7 @@ def test_a_killed_daemon_leaves_no_disc() -> None:
                 sent.result()
             server.clear()
             lives.assert_as_before(f"killed at {name}")
-        assert lives.home.left_over() == []
+        lives.home.assert_nothing_left()  # rows go after what they stand for
 
 
 def test_a_snapshot_has_no_disc_in_it(lives: Lives) -> None:

@@ -154,7 +154,7 @@ def test_auto_networks_do_not_overlap(home: PveHome, clean: PveServer) -> None:
 
 
 def test_concurrent_sandboxes_share_an_apply(home: PveHome, clean: PveServer) -> None:
-    clean.control("task_seconds", kind="reloadnetworkall", seconds=1.0)
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=5.0)
     applies = clean.control("figures")["applies"]
     boxes: list[str] = []
     threads = [threading.Thread(target=lambda: boxes.append(home.up(SPEC))) for _ in range(6)]

@@ -70,7 +70,7 @@ def strike(way: str, calls: list[tuple[str, str, int]]) -> list[str]:
             server.control("clear_faults")
             failed += [f"{what}: {text!r}" for text in wrong if no_reason(text) or not struck]
             lives.assert_as_before(what)
-        failed += lives.home.left_over()
+        lives.home.assert_nothing_left()  # rows go after what they stand for
     return failed
 
 

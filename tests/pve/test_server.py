@@ -119,7 +119,7 @@ def test_a_connection_ends_after_a_hundred_requests(client: Client) -> None:
 
 
 def test_idle_connections_are_closed() -> None:
-    with PveServer(idle=0.3, task_time=0.01) as server:
+    with PveServer(idle=2, task_time=0.01) as server:
         client = Client(server)
         connection = Connection(server)
         assert client.call("GET", "/version", on=connection).status == 200

@@ -93,7 +93,7 @@ def test_twenty_samples_four_at_a_time(tiny: Moat, tmp_path: Path) -> None:
 
 
 def test_samples_take_what_is_in_standby(tiny: Moat, tmp_path: Path) -> None:
-    options = ("-T", "samples=6", "-T", "seconds=2", "-T", "standby=2", "--max-sandboxes", "1")
+    options = ("-T", "samples=6", "-T", "seconds=4", "-T", "standby=2", "--max-sandboxes", "1")
     run = many(tmp_path, *options)
     waited: set[str] = set()
     served: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from inspect_ai.util import ExecStderr, ExecStdout
 from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
@@ -9,6 +10,7 @@ from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 from inspect_moat import MoatSandboxEnvironment
 
 pytestmark = pytest.mark.anyio
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -29,6 +31,12 @@ async def test_exec_remote_gives_the_output_and_kill_ends_the_tree(
         if out.count("\n") == 2 and err:
             break
     assert (out, err) == ("out\nuser\n", "err\n")
-    assert (await machine.exec(["pgrep", "-fc", "^sleep 359"])).stdout == "2\n"
+
+    async def until_there_are(count: int) -> None:
+        with anyio.fail_after(PATIENCE):
+            while (await machine.exec(["pgrep", "-fc", "^sleep 359"])).stdout != f"{count}\n":  # noqa: ASYNC110
+                await anyio.sleep(0.2)
+
+    await until_there_are(2)
     await process.kill()
-    assert (await machine.exec(["pgrep", "-fc", "^sleep 359"])).stdout == "0\n"
+    await until_there_are(0)

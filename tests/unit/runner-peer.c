@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 60000 };
-
 uint64_t now_ms(void)
 {
 	struct timespec t;
@@ -36,7 +34,7 @@ static _Noreturn void give_up(const char *why)
 
 bool wait_until(bool (*is_so)(const void *arg), const void *arg)
 {
-	for (int i = 0; i < 1000; i++) {
+	for (uint64_t end = now_ms() + PATIENCE_MS; now_ms() < end;) {
 		if (is_so(arg))
 			return true;
 		pause_ms(10);

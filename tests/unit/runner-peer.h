@@ -9,6 +9,8 @@
 
 #include "guest/wire.h"
 
+enum { PATIENCE_MS = 60000 }; /* for what comes at once unless the machine is busy */
+
 struct peer {
 	int fd;
 	pid_t pid; /* of the runner */

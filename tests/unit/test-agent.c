@@ -249,9 +249,11 @@ static bool is_running(char digit)
 
 static void test_giving_up(void)
 {
+	struct op op = op_for_cleanup(60);
+
 	OK(run((struct guest_exec){.argv = SH_WITH("echo before; (setsid sleep $1 &); sleep $2",
 					   own('1'), own('2')),
-		       .timeout = 0.5},
+		       .timeout = 3},
 		   60) == 0);
 	OK(end.timed_out && end.code == 124 && got_text(WIRE_STDOUT, "before\n"));
 	OK(!is_running('1') && !is_running('2'));
@@ -261,6 +263,8 @@ static void test_giving_up(void)
 
 	/* What a command left behind neither holds it up nor dies with it. */
 	OK(run((struct guest_exec){.argv = SH_WITH("sleep $1 & echo $!", own('4'))}, 30) == 0);
+	while (!is_running('4') && op_pause(&op, 0.05, &e) == 0)
+		; /* its number is said before it is a sleep */
 	OK(is_running('4'));
 	OK(run((struct guest_exec){.argv = SH_WITH("pkill -f \"^sleep $1\\$\"", own('4'))}, 30) ==
 		0);

@@ -247,7 +247,7 @@ static void late(struct peer *p)
 
 static void test_late(void)
 {
-	struct op op = op_in(30), brief = op_in(0.2);
+	struct op op = op_in(30), brief;
 	struct qga_call call = {.command = "guest-something"};
 	auto_json json_t *value = NULL;
 	struct side s;
@@ -255,6 +255,7 @@ static void test_late(void)
 
 	side_open(&s, late);
 	OK(qga_sync(s.q, &op, &e) == 0);
+	brief = op_in(0.2);
 	OK(qga_call(s.q, &brief, &call, &value, &e) < 0 && e.kind == ERR_TIMEOUT && !value);
 	OK(qga_call(s.q, &op, &call, &value, &e) == 0);
 	STR_IS(json_string_value(value), "second");

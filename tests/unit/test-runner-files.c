@@ -138,6 +138,8 @@ static bool copy(const char *from, const char *to)
 
 static void test_odd_files(void)
 {
+	struct peer_bytes body;
+	struct wire_msg m;
 	struct job j;
 	char path[256];
 
@@ -149,11 +151,11 @@ static void test_odd_files(void)
 	OK(j.end.code == 0 && j.out.len > 100 && j.end.size == j.out.len);
 	job_free(&j);
 	OK(fails(read_file("/proc/self/status", (struct job){.msg = {.max = 100}})) == EFBIG);
-	/* a running program cannot be written to */
-	OK(copy("/bin/sleep", "prog"));
-	j = (struct job){.argv = ARGV("./prog", "1000"), .cwd = dir, .msg = {0}};
+	/* a running program cannot be written to; this one says when it runs */
+	OK(copy("/bin/yes", "prog"));
+	j = (struct job){.argv = ARGV("./prog"), .cwd = dir, .msg = {0}};
 	job_start(&peer, &j);
-	pause_ms(500);
+	OK(peer_next(&peer, PATIENCE_MS, &m, &body) && m.type == WIRE_DATA && m.id == j.id);
 	OK(fails(write_file("prog", "x", (struct job){0})) == ETXTBSY);
 	job_order(&peer, &j, &(struct wire_msg){.type = WIRE_CANCEL});
 	jobs_finish(&peer, &j, 1);
@@ -190,7 +192,7 @@ static void test_large(void)
 	/* without credit it stops at the window, and lets others by */
 	j = read_file("large", (struct job){.cwd = dir});
 	job_start(&peer, &j);
-	while (peer_next(&peer, 500, &m, &body))
+	while (peer_next(&peer, j.out.len < WIRE_WINDOW ? PATIENCE_MS : 500, &m, &body))
 		j.out.len += body.len;
 	OK(j.out.len == WIRE_WINDOW);
 	job_run(&peer, &echo);

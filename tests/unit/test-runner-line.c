@@ -156,7 +156,7 @@ static void test_too_many(void)
 	for (unsigned id = 1; id <= WIRE_CHANNELS_MAX + 1; id++)
 		peer_send(&p, &(struct wire_msg){.type = WIRE_WRITE, .id = id}, "\0\0/dev/null",
 			sizeof("\0\0/dev/null"));
-	while (peer_next(&p, 1000, &m, &body))
+	while (peer_next(&p, refused ? 300 : PATIENCE_MS, &m, &body))
 		refused += m.type == WIRE_DONE && m.code == EAGAIN && m.id == WIRE_CHANNELS_MAX + 1;
 	OK(refused == 1);
 	OK(peer_hello(&p, 10 * SECOND));

@@ -45,10 +45,10 @@ static void test_background(void)
 	pid_t first = 0, second = 0, kept = 0, killed = 0;
 
 	OK(numbers("sleep 1000 & echo $PPID $!", 0, &first, &kept));
-	OK(numbers("setsid sleep 1000 & echo $PPID $!; wait", 500, &second, &killed));
+	OK(numbers("setsid sleep 1000 & echo $PPID $!; wait", 3000, &second, &killed));
 	OK(first != second);
 	OK(process_gone(&killed) && !process_gone(&kept));
-	OK(numbers("setsid sleep 1000 & echo $PPID $!; wait", 500, &second, &killed));
+	OK(numbers("setsid sleep 1000 & echo $PPID $!; wait", 3000, &second, &killed));
 	OK(process_gone(&killed) && !process_gone(&kept));
 	kill(kept, SIGKILL);
 }
