@@ -97,14 +97,19 @@ static int drop_root(void)
 	return 0;
 }
 
-static void exec_command(char **argv, int isolated, const sigset_t *mask)
+/* guard_end: hangs up when the guard is gone. */
+static void exec_command(char **argv, int isolated, const sigset_t *mask, int guard_end)
 {
+	struct pollfd guard = {.fd = guard_end};
+
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	if (isolated)
 		memory_victim(0, MEMORY_VICTIM_FIRST);
 	if (isolated && drop_root() < 0)
 		_exit(fail("cannot become an ordinary user"));
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */
+	if (poll(&guard, 1, 0) != 0)
+		_exit(128 + SIGKILL); /* it was killed before that */
 	execvp(argv[0], argv);
 	fprintf(stderr, "moat: cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -164,10 +169,17 @@ static int watch(pid_t *command, int lifeline, int sigfd)
  * along. */
 static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
 {
-	pid_t pid = fork();
+	int ends[2];
+	pid_t pid;
 
-	if (pid == 0)
-		exec_command(argv, isolated, mask);
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		close(ends[1]);
+		exec_command(argv, isolated, mask, ends[0]);
+	}
+	close(ends[0]); /* the other stays open as long as we live */
 	return pid;
 }
 

@@ -169,6 +169,7 @@ static int start_with_input(const struct proc_req *req, int in_fd, struct proc *
 	}
 	p.lifeline = line[1];
 	p.guarded = req->guard;
+	p.gentle = req->guard_gentle;
 	*ret = p;
 	return 0;
 }
@@ -183,10 +184,15 @@ static int code_of(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* It has ended, or is about to. */
 static int reap(struct proc *p)
 {
 	int status = 0;
 
+	/* Nobody is left of what a guard guards, unless it was killed itself. Until we have reaped
+	 * it, the group's number is its own. */
+	if (p->guarded && !p->gentle)
+		kill(-p->pid, SIGKILL);
 	while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	close(p->pidfd);

@@ -42,7 +42,7 @@ struct proc {
 	pid_t pid;    /* of the guard, if there is one */
 	int pidfd;    /* readable when it has ended */
 	int lifeline; /* -1 without a guard, or after proc_end */
-	bool guarded;
+	bool guarded, gentle;
 };
 #define PROC_NONE ((struct proc){.pid = -1, .pidfd = -1, .lifeline = -1})
 

@@ -149,6 +149,25 @@ static void test_guard_killed(void)
 	OK(EVENTUALLY(sleepers() == 0));
 }
 
+/* Without that, whoever waits for it ends its group. */
+static void test_guard_killed_without_namespace(void)
+{
+	char script[200];
+	const char *argv[] = {"sh", "-c", script, NULL};
+	struct proc_req req = {.argv = argv, .guard = self};
+	auto_proc struct proc p = PROC_NONE;
+	struct op op = op_for_cleanup(60);
+	struct err e;
+	int code = 0;
+
+	snprintf(script, sizeof(script), "sleep %s & sleep %s; :", marker, marker);
+	OK(proc_start(&req, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 2));
+	OK(kill(p.pid, SIGKILL) == 0);
+	OK(proc_wait(&op, &p, &code, &e) == 0 && code == 137);
+	OK(EVENTUALLY(sleepers() == 0));
+}
+
 /* Its exit code, or -1. The result is the last run's. */
 static int run(const char *script, bool isolate, struct proc_result *res)
 {
@@ -331,6 +350,7 @@ int main(int argc, char **argv)
 		test_end_is_seen_when_all_is_gone(true);
 		test_parent_killed(true);
 		test_guard_killed();
+	test_guard_killed_without_namespace();
 		test_codes(true);
 		if (getuid() == 0)
 			test_isolated_as_nobody();
