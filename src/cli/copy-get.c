@@ -176,19 +176,24 @@ static bool is_local_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A directory: it becomes TO, or goes into TO if that is a directory. */
+/*
+ * A directory: it becomes TO, or goes into TO if that is a directory. What is in there may have
+ * come from a guest: a link is followed only as TO itself.
+ */
 static int get_whole_dir(struct copy *c, const char *base, const char *to, struct err *e)
 {
 	auto_free char *at = NULL;
 	auto_fd int fd = -1;
-	bool made;
+	bool into = *base && is_local_dir(to), made;
 
-	if ((*base && is_local_dir(to) ? copy_join(to, base, &at, e) : str_dup(to, &at, e)) < 0)
+	if ((into ? copy_join(to, base, &at, e) : str_dup(to, &at, e)) < 0)
 		return -1;
 	made = mkdir(at, 0700) == 0;
 	if (!made && errno != EEXIST)
 		return err_sys(e, errno, "%s", at);
-	fd = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (into ? O_NOFOLLOW : 0));
+	if (fd < 0 && into && is_local_dir(at))
+		return err_set(e, ERR_INVALID, "%s is a link here: not followed", at);
 	if (fd < 0)
 		return err_sys(e, errno, "%s", at);
 	if (get_tree(c, c->remote->path, fd, 0, e) < 0) {
@@ -220,7 +225,7 @@ static void learn_size(struct copy *c)
 int copy_get(struct copy *c, const char *to, struct err *e)
 {
 	auto_free char *base = NULL, *at = NULL;
-	auto_outfile struct outfile file = {.fd = -1, .dir_fd = AT_FDCWD, .trusted = true};
+	auto_outfile struct outfile file = {.fd = -1, .dir_fd = AT_FDCWD};
 
 	if (copy_base(c->remote->path, &base, e) < 0)
 		return -1;
@@ -228,8 +233,9 @@ int copy_get(struct copy *c, const char *to, struct err *e)
 		return get_file(c, c->remote->path, NULL, e);
 	if (!*base || str_ends(c->remote->path, "/"))
 		return get_whole_dir(c, base, to, e);
-	if ((str_ends(to, "/") || is_local_dir(to) ? copy_join(to, base, &at, e)
-						   : str_dup(to, &at, e)) < 0)
+	/* What is in a directory may have come from a guest. */
+	file.trusted = !str_ends(to, "/") && !is_local_dir(to);
+	if ((file.trusted ? str_dup(to, &at, e) : copy_join(to, base, &at, e)) < 0)
 		return -1;
 	file.name = at;
 	learn_size(c);

@@ -29,6 +29,8 @@ struct qemu_box {
  * (may be NULL): another with the same spec, whose addresses it has. */
 int qemu_box_new(struct qemu_driver *d, const struct op *op, const struct box_request *req,
 	const struct qemu_box *like, struct qemu_box **ret, struct err *e);
+/* All of it is made: what happens to it from now on is not a failed start. */
+void qemu_box_keep(struct qemu_box *b);
 /* Removes and frees it. */
 int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e);
 

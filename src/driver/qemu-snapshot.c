@@ -266,8 +266,7 @@ static int load_all(struct qemu_box *b, const struct op *op, const char *dir, st
 	for (size_t i = 0; i < b->n_vms; i++)
 		if (refresh(&b->vms[i], op, e) < 0)
 			return err_wrap(e, "VM %s", b->vms[i].spec->name);
-	for (size_t i = 0; i < b->n_vms; i++)
-		qemu_vm_keep(&b->vms[i]);
+	qemu_box_keep(b);
 	return 0;
 }
 

@@ -14,9 +14,9 @@
 
 #include "driver/qemu-args.h"
 #include "driver/qemu-check.h"
-#include "driver/qemu-net.h"
 #include "driver/qemu-vm.h"
 #include "guest/wire.h"
+#include "net/net.h"
 #include "store/templates.h"
 #include "util/auto.h"
 #include "util/io.h"
@@ -273,8 +273,13 @@ static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct
 		e);
 	/* Not the sandbox's own network, but one that is made like it; its cards are unplugged. */
 	if (rc == 0 && vm->net)
-		rc = qemu_net_open(
-			vm->env, op, vm->sandbox, vm->sandbox_spec, vm->mac_base, &net, e);
+		rc = net_open(op,
+			&(struct net_req){.helper_path = vm->env->helper_path,
+				.sandbox = vm->sandbox,
+				.spec = vm->sandbox_spec,
+				.random = vm->mac_base,
+				.unrecorded = true},
+			&net, e);
 	maker.net = net;
 	maker.image = vm->image;
 	maker.user = vm->user;

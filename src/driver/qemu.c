@@ -179,6 +179,13 @@ static int box_new(struct qemu_driver *d, const char *id, const struct sandbox_s
 	return 0;
 }
 
+void qemu_box_keep(struct qemu_box *b)
+{
+	for (size_t i = 0; i < b->n_vms; i++)
+		qemu_vm_keep(&b->vms[i]);
+	net_keep(b->net);
+}
+
 int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e)
 {
 	auto_free char *dir = NULL;
@@ -318,8 +325,7 @@ static int start_all(struct qemu_box *b, const struct op *op, struct err *e)
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (wait_ready(&b->vms[order[i]], op, e) < 0)
 			return -1;
-	for (size_t i = 0; i < b->spec->n_vms; i++)
-		qemu_vm_keep(&b->vms[i]);
+	qemu_box_keep(b);
 	return 0;
 }
 

@@ -129,7 +129,7 @@ static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
 	for (size_t i = 0; i < p->n_vnets; i++) {
 		json_t *taps = NULL;
 
-		if (!p->vnets[i].spec->capture)
+		if (!p->vnets[i].spec->capture || p->unrecorded)
 			continue;
 		taps = json_array();
 		for (size_t k = 0; taps && k < p->n_nics; k++)

@@ -27,8 +27,9 @@ struct net {
 	struct net_plan *plan;
 	struct proc proc;
 	int sock;
-	struct turn asking; /* held by whoever waits for an answer */
-	json_int_t seq;     /* under asking */
+	struct turn asking;   /* held by whoever waits for an answer */
+	json_int_t seq;       /* under asking */
+	struct strv captures; /* files that go with it */
 	pthread_mutex_t mu;
 	char reason[512]; /* under mu */
 };
@@ -43,11 +44,20 @@ int net_end_fd(const struct net *net)
 	return net->proc.pidfd;
 }
 
+void net_keep(struct net *net)
+{
+	if (net)
+		strv_free(&net->captures);
+}
+
 void net_close(struct net *net)
 {
 	if (!net)
 		return;
 	proc_kill(&net->proc);
+	for (size_t i = 0; i < net->captures.n; i++)
+		unlink(net->captures.v[i]);
+	strv_free(&net->captures);
 	if (net->sock >= 0)
 		close(net->sock);
 	turn_done(&net->asking);
@@ -194,15 +204,14 @@ static int capture_path(const char *pattern, const char *sandbox, char **ret, st
 }
 
 /* Opened by the daemon, as its user. What is there already is never written over. */
-static int open_captures(
-	const struct net *net, const struct net_req *req, struct files *f, struct err *e)
+static int open_captures(struct net *net, const struct net_req *req, struct files *f, struct err *e)
 {
 	for (size_t i = 0; i < net->plan->n_vnets; i++) {
 		const char *pattern = net->plan->vnets[i].spec->capture;
 		auto_free char *path = NULL;
 		int fd;
 
-		if (!pattern)
+		if (!pattern || net->plan->unrecorded)
 			continue;
 		if (capture_path(pattern, req->sandbox, &path, e) < 0)
 			return -1;
@@ -218,6 +227,7 @@ static int open_captures(
 				       : -1;
 		}
 		f->fds[f->n++] = (struct proc_fd){fd, HOLDER_FD_CAPTURES + (int)i};
+		strv_add(&net->captures, path);
 	}
 	return 0;
 }
@@ -257,9 +267,10 @@ static int open_with(struct net *net, const struct net_req *req, struct err *e)
 	auto_free char *text = NULL;
 	int pair[2];
 
-	if (net_plan_make(req->spec, req->random, &net->plan, e) < 0 ||
-		net_doc(net->plan, &text, e) < 0 ||
-		net_memfd("plan", text, strlen(text), &plan, e) < 0)
+	if (net_plan_make(req->spec, req->random, &net->plan, e) < 0)
+		return -1;
+	net->plan->unrecorded = req->unrecorded;
+	if (net_doc(net->plan, &text, e) < 0 || net_memfd("plan", text, strlen(text), &plan, e) < 0)
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		close(plan);

@@ -19,11 +19,14 @@ struct net_req {
 	const char *sandbox; /* id; the holder carries it on its command line as QEMU does */
 	const struct sandbox_spec *spec; /* outlives the network */
 	uint64_t random;                 /* where MACs come from: the same gives the same */
+	bool unrecorded;                 /* without the captures that the spec wants */
 };
 
 /* When it returns, all rules are in force. Fails with what is missing and how to get it. */
 int net_open(const struct op *op, const struct net_req *req, struct net **ret, struct err *e);
-void net_close(struct net *net); /* NULL is fine */
+/* Its sandbox is made: captures stay from now on. NULL is fine, here and below. */
+void net_keep(struct net *net);
+void net_close(struct net *net);
 
 const struct net_plan *net_plan(const struct net *net);
 /* A tap for that NIC, with vnet_hdr, for `-netdev tap,fd=N`. A NIC may be opened again when whoever

@@ -50,6 +50,7 @@ struct net_plan {
 	size_t n_nics;
 	bool way_out, routed; /* of any vnet */
 	bool filter;
+	bool unrecorded;           /* the vnets' captures are left out */
 	struct ipv4_net link;      /* between us and the process that leads outside */
 	uint32_t link_us, link_it; /* both ends of that */
 };

@@ -120,6 +120,12 @@ check "into their target" test -f away/two
 mkdir there && ln -s ../outside there/sub
 expect "a link in the destination" 1 cp $id:$at/new/. there
 check "is not followed" test "$(ls outside)" = file
+ln -s ../outside/file there/two && ln -s ../outside there/new
+expect "nor one with the name of a file that goes there" 1 cp $id:$at/two there
+says "which is said" err "there/two is a link here: not followed"
+expect "or of a directory" 1 cp $id:$at/new there/
+says "which is said" err "there/new is a link here: not followed"
+check "nothing came of it" test "$(ls outside) $(cat outside/file)" = "file mine"
 
 expect "an id is not a path" 0 cp ./f $id:x:y
 check "colons in paths are theirs" holds f /home/user/x:y

@@ -137,6 +137,21 @@ def test_obstacles_are_told(warm: Home) -> None:
     assert len(templates(warm)) == 1
 
 
+def test_a_recorded_network_is_no_obstacle(warm: Home) -> None:
+    record = warm.dir / "record.pcap"
+    networks = {"vnets": [{"alias": "lan", "capture": str(record)}]}
+    # Another kind than those above: its template is made by the sandbox that is recorded.
+    spec = warm.spec({"vms": [{**KIND["vms"][0], "ram_mb": 168}], "networks": networks})
+    assert warm.fails("up", "--timeout", "0.5", spec)
+    assert not record.exists(), "nothing is left of one that was not made"
+    box = warm.ok("up", spec, timeout=900)
+    assert vms(warm, box)[0]["start"] == "warm"
+    warm.ok("rm", box)
+    assert record.stat().st_size >= 24, "what was recorded stays"
+    assert "is there already" in warm.fails("up", spec)
+    assert record.exists()
+
+
 def test_what_is_in_use_cannot_be_removed(warm: Home) -> None:
     box = warm.up(KIND)
     (template,) = templates(warm)

@@ -350,7 +350,7 @@ int main(int argc, char **argv)
 		test_end_is_seen_when_all_is_gone(true);
 		test_parent_killed(true);
 		test_guard_killed();
-	test_guard_killed_without_namespace();
+		test_guard_killed_without_namespace();
 		test_codes(true);
 		if (getuid() == 0)
 			test_isolated_as_nobody();
