@@ -186,12 +186,44 @@ int write_out(int fd, struct bytes data, struct err *e)
 	return 0;
 }
 
+/* A character of valid UTF-8 up to three bytes long, as JSON has it in ASCII. Its length. */
+static size_t print_escaped(const uint8_t *p)
+{
+	size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : 3;
+	unsigned code = n == 1 ? p[0] : p[0] & (n == 2 ? 0x1f : 0x0f);
+
+	for (size_t i = 1; i < n; i++)
+		code = code << 6 | (p[i] & 0x3f);
+	printf("\\u%04x", code);
+	return n;
+}
+
+/* For people: indented, and without what steers a terminal: a guest's words are in there. */
+static int print_for_terminal(const json_t *j, struct err *e)
+{
+	auto_free char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_INDENT(2));
+	const uint8_t *p = (uint8_t *)text, *end;
+
+	if (!text)
+		return err_set(e, ERR_INTERNAL, "cannot write the output");
+	for (end = p + strlen(text); p < end;) {
+		size_t n = *p == '\n' ? 1 : str_printable(p, (size_t)(end - p));
+
+		p += n ? fwrite(p, 1, n, stdout) : print_escaped(p);
+		if (ferror(stdout))
+			break;
+	}
+	return 0;
+}
+
 int print_json(const struct screen *s, const json_t *j, struct err *e)
 {
-	size_t flags = JSON_ENCODE_ANY | (s->out_tty ? JSON_INDENT(2) : JSON_COMPACT);
-
-	if (json_dumpf(j, stdout, flags) < 0)
+	if (s->out_tty) {
+		if (print_for_terminal(j, e) < 0)
+			return -1;
+	} else if (json_dumpf(j, stdout, JSON_ENCODE_ANY | JSON_COMPACT) < 0) {
 		return err_set(e, ERR_INTERNAL, "cannot write the output");
+	}
 	putchar('\n');
 	return check_stdout(e);
 }

@@ -437,6 +437,7 @@ static int serve(struct daemon *d, const struct daemon_options *opts, int sigfd,
 	reclaim_leftovers(d);
 	if (listen_on(d->paths.socket, &listener, e) < 0)
 		return -1;
+	d->idle_since_ns = now_ns(); /* locks and what others left may have taken a while */
 	log_msg(NULL, LOG_INFO, "moat %s serves %s", MOAT_VERSION, d->paths.socket);
 	if (opts->ready_fd >= 0) {
 		if (write(opts->ready_fd, "ready\n", 6) != 6)
@@ -457,7 +458,7 @@ static int serve(struct daemon *d, const struct daemon_options *opts, int sigfd,
 int daemon_main(const struct daemon_options *opts, struct err *e)
 {
 	auto_fd int runtime_lock = -1, state_lock = -1, sigfd = -1;
-	struct daemon d = {.stop_fd = -1, .started_ns = now_ns(), .idle_since_ns = now_ns()};
+	struct daemon d = {.stop_fd = -1, .started_ns = now_ns()};
 	int rc = -1;
 
 	pthread_mutex_init(&d.mu, NULL);

@@ -71,8 +71,7 @@ static bool steers_text(const uint8_t *p)
 	       (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9);
 }
 
-/* The length of the UTF-8 sequence at p, or 0 if it is not a printable one. */
-static size_t utf8_printable(const uint8_t *p, size_t left)
+size_t str_printable(const uint8_t *p, size_t left)
 {
 	size_t n = p[0] < 0x80   ? 1
 		   : p[0] < 0xc2 ? 0
@@ -106,7 +105,7 @@ void str_escape(const char *in, size_t in_len, char *out, size_t out_size)
 	if (out_size == 0)
 		return;
 	for (size_t i = 0; i < in_len;) {
-		size_t n = utf8_printable(p + i, in_len - i);
+		size_t n = str_printable(p + i, in_len - i);
 
 		if (used + (n ? n : 4) >= out_size)
 			break;

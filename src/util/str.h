@@ -20,6 +20,8 @@ static inline bool str_empty(const char *s)
 /* A whole decimal number in [min, max]; nothing before or after it. */
 int str_to_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct err *e);
 
+/* The length of the UTF-8 sequence at p, or 0 if it is not a printable one. */
+size_t str_printable(const uint8_t *p, size_t left);
 /*
  * Copies at most out_size - 1 bytes of text that may come from a guest, with control bytes (newline
  * too) and invalid UTF-8 written as \xNN, so that a log or terminal shows it and does not obey it.

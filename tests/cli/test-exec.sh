@@ -100,6 +100,8 @@ if command -v script >/dev/null; then
 	check "with a terminal, control characters pass" grep -q "$esc\[31m" "$tmp/tty"
 	script -qec "$MOAT exec $id printf '\033[31mh\303\251'" /dev/null >"$tmp/tty" </dev/null
 	check "without, they are escaped and letters are not" grep -q "$(printf '\\\\x1b\\[31mh\303\251')" "$tmp/tty"
+	script -qec "$MOAT exec --json $id printf 'h\303\251\302\23331m\177\342\200\256'" /dev/null >"$tmp/tty" </dev/null
+	check "with --json as well" grep -qF "$(printf 'h\303\251')"'\u009b31m\u007f\u202e' "$tmp/tty"
 	check "exec -it raw mode, resize and interrupt" python3 "$here/pty-session.py" "$MOAT" "$id"
 fi
 end_tests
