@@ -25,7 +25,9 @@
 #include "util/tsc.h"
 
 enum { MONITOR_STACK = 128 * 1024 };
-#define END_SECONDS 5.0 /* between the first sign of QEMU's end and the end itself */
+#define ANSWER_SECONDS   60.0 /* for QEMU's first answer, on a host that is slow */
+#define LOAD_MB_A_SECOND 20.0 /* of memory that is in a snapshot's file, on such a host's disk */
+#define END_SECONDS      5.0  /* between the first sign of QEMU's end and the end itself */
 
 static const char *const uefi_pairs[][2] = {
 	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
@@ -332,7 +334,7 @@ static int start_monitor(struct qemu_vm *vm, struct err *e)
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	__attribute__((cleanup(files_close))) struct files f = {0};
-	struct op soon = op_within(op, 60);
+	struct op soon = op_within(op, ANSWER_SECONDS), load;
 	const char *kernel = choose_kernel(vm);
 
 	if (open_logs(vm, e) < 0 || open_files(vm, kernel, &f, e) < 0 ||
@@ -345,7 +347,8 @@ int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (!vm->load)
 		return 0;
 	/* It was saved while it stood still, and stays so until told otherwise. */
-	if (qemu_state_load(vm, &soon, e) < 0 || qemu_state_wait(vm, &soon, e) < 0)
+	load = op_within(op, ANSWER_SECONDS + vm->spec->ram_mb / LOAD_MB_A_SECOND);
+	if (qemu_state_load(vm, &load, e) < 0 || qemu_state_wait(vm, &load, e) < 0)
 		return -1;
 	return vm->paused ? 0 : qemu_vm_continue(vm, op, e);
 }

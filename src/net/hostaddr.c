@@ -11,7 +11,7 @@
 #include "net/script.h"
 #include "util/auto.h"
 
-enum { NETS_MAX = 65536, PIECE = 64 * 1024 };
+enum { NETS_MAX = 65536, PIECE = 64 * 1024, SCANS_MAX = 50, CHANGED = 2 };
 
 int hostaddr_open(struct hostaddr *h, struct err *e)
 {
@@ -65,15 +65,17 @@ static int take_route(struct hostaddr *h, const struct nlmsghdr *m, struct err *
 	return add_net(h, net, e);
 }
 
-/* 1: that was the end of the table. */
+/* 1: that was the end of the table. CHANGED: it changed while it was read. */
 static int take_piece(struct hostaddr *h, const void *piece, ssize_t n, struct err *e)
 {
 	unsigned left = (unsigned)n;
 
 	for (const struct nlmsghdr *m = piece; NLMSG_OK(m, left); m = NLMSG_NEXT(m, left)) {
+		if (m->nlmsg_flags & NLM_F_DUMP_INTR)
+			return CHANGED;
 		if (m->nlmsg_type == NLMSG_DONE)
 			return 1;
-		if (m->nlmsg_type == NLMSG_ERROR || m->nlmsg_flags & NLM_F_DUMP_INTR)
+		if (m->nlmsg_type == NLMSG_ERROR)
 			return err_set(e, ERR_INTERNAL, "cannot list this host's addresses");
 		if (m->nlmsg_type == RTM_NEWROUTE && take_route(h, m, e) < 0)
 			return -1;
@@ -81,7 +83,7 @@ static int take_piece(struct hostaddr *h, const void *piece, ssize_t n, struct e
 	return 0;
 }
 
-int hostaddr_scan(struct hostaddr *h, struct err *e)
+static int scan_once(struct hostaddr *h, struct err *e)
 {
 	struct {
 		struct nlmsghdr head;
@@ -105,10 +107,19 @@ int hostaddr_scan(struct hostaddr *h, struct err *e)
 		if (n < 0)
 			return err_sys(e, errno, "netlink");
 		end = take_piece(h, piece, n, e);
-		if (end < 0)
-			return -1;
 	}
-	return 0;
+	return end;
+}
+
+int hostaddr_scan(struct hostaddr *h, struct err *e)
+{
+	int got = CHANGED;
+
+	for (int i = 0; i < SCANS_MAX && got == CHANGED; i++)
+		got = scan_once(h, e);
+	if (got == CHANGED)
+		return err_set(e, ERR_INTERNAL, "this host's addresses do not stop changing");
+	return got < 0 ? -1 : 0;
 }
 
 int hostaddr_changed(struct hostaddr *h)
