@@ -12,7 +12,7 @@
 #include "util/str.h"
 
 #define GIB ((int64_t)1 << 30)
-enum { CLOCK_SECONDS = 30, SPACE_GIB = 20, NEEDED_MAJOR = 8, NEEDED_MINOR = 2 };
+enum { CLOCK_SECONDS = 30, SPACE_GIB = 20 };
 
 struct report {
 	void (*say)(void *arg, const struct check *c);
@@ -40,12 +40,14 @@ static void say(
 /* False: it has been said that the server cannot be asked. */
 static bool check_version(const struct report *r)
 {
-	auto_json json_t *version = NULL;
-	const char *text;
-	int major = 0, minor = 0;
+	bool old, no_disks;
+	char text[32];
 	struct err e;
 
-	if (pve_do(r->api, r->op, "GET", NULL, 0, &version, &e, "/version") < 0) {
+	/* Asked anew, unlike the version: this shows whether the login works now. */
+	if (pve_do(r->api, r->op, "GET", NULL, 0, NULL, &e, "/version") < 0 ||
+		pve_older_than(r->inst->site, r->op, 8, 2, &old, text, &e) < 0 ||
+		pve_older_than(r->inst->site, r->op, PVE_DISKS_SINCE, &no_disks, text, &e) < 0) {
 		const char *fix = "";
 
 		if (strstr(e.msg, "certificate"))
@@ -60,16 +62,11 @@ static bool check_version(const struct report *r)
 		say(r, "login", CHECK_MISSING, fix, "%.200s", e.msg);
 		return false;
 	}
-	text = json_string_value(json_object_get(version, "version"));
 	say(r, "login", CHECK_OK, "", "logged in to %s", r->inst->site->base_url);
-	if (!text || sscanf(text, "%d.%d", &major, &minor) < 1)
-		text = "unknown";
-	if (major < NEEDED_MAJOR || (major == NEEDED_MAJOR && minor < NEEDED_MINOR))
-		say(r, "version", CHECK_WARN, "apt-get update && apt-get dist-upgrade",
-			"Proxmox VE %.32s; imports and DHCP need %d.%d", text, NEEDED_MAJOR,
-			NEEDED_MINOR);
-	else
-		say(r, "version", CHECK_OK, "", "Proxmox VE %.32s", text);
+	say(r, "version", no_disks ? CHECK_WARN : CHECK_OK,
+		"apt-get update && apt-get dist-upgrade", "Proxmox VE %s%s%s", text,
+		old ? "; 8.2 is needed" : "",
+		no_disks ? "; OVAs need 8.3, built-in systems and local images 8.4" : "");
 	return true;
 }
 
@@ -224,16 +221,18 @@ static void check_storages(const struct report *r)
 		"\"images\"",
 		"%.60s %s", r->inst->image_storage,
 		st.images ? "takes disk images" : "takes no disk images, or is not there");
-	say(r, "iso", st.iso ? CHECK_OK : CHECK_MISSING,
-		"pvesm set local --content iso,vztmpl,backup,import",
+	say(r, "iso", st.iso ? CHECK_OK : CHECK_MISSING, st.fix_iso,
 		st.iso ? "%.60s takes ISO images" : "no storage takes ISO images%s",
 		st.iso ? st.iso : "");
-	say(r, "import", st.import ? CHECK_OK : CHECK_WARN,
-		"pvesm set local --content iso,vztmpl,backup,import",
+	say(r, "import", st.import ? CHECK_OK : CHECK_WARN, st.fix_import,
 		st.import
 			? "%.60s takes disks to import"
 			: "no storage takes disks to import: OVAs and built-in systems need one%s",
 		st.import ? st.import : "");
+	say(r, "ova", st.work ? CHECK_OK : CHECK_WARN, st.fix_work,
+		st.work ? "%.60s is where OVAs are unpacked"
+			: "no storage with files takes disk images: OVAs are unpacked on one%s",
+		st.work ? st.work : "");
 	if (st.images)
 		check_space(r, r->inst->image_storage);
 }

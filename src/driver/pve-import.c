@@ -43,6 +43,11 @@ struct build {
 	int64_t row;
 };
 
+static bool is_ova(const struct build *u)
+{
+	return str_ends(u->im->filename, ".ova");
+}
+
 static struct journal *journal_of(const struct build *u)
 {
 	return u->b->d->env->journal;
@@ -127,13 +132,38 @@ static int put_file(struct build *u, const struct op *op, struct err *e)
 	return u->im->packed ? unpack_and_send(u, op, e) : let_download(u, op, e);
 }
 
-static int get_file(struct build *u, const struct op *op, struct err *e)
+/* Whatever can be known to fail does so before a large file is on its way. */
+static int check_server(struct build *u, const struct op *op, struct err *e)
 {
+	const char *node = u->b->inst->node;
+	char version[32];
+	bool old = false;
+
+	if (!u->st.images)
+		return err_set(e, ERR_INVALID,
+			"image_storage: node %s has no storage %s that takes disk images", node,
+			u->b->inst->image_storage);
+	if (!is_ova(u) && pve_older_than(u->b->site, op, PVE_DISKS_SINCE, &old, version, e) < 0)
+		return -1;
+	if (old)
+		return err_set(e, ERR_UNSUPPORTED,
+			"%s runs Proxmox VE %s, which imports OVAs at most; built-in systems and "
+			"local images need 8.4 or newer",
+			u->b->inst->id, version);
 	if (!u->st.import)
 		return err_set(e, ERR_UNSUPPORTED,
-			"no storage of node %s takes disks to import: run `pvesm set local "
-			"--content iso,vztmpl,backup,import` on it (Proxmox VE 8.3 or newer)",
-			u->b->inst->node);
+			"no storage of node %s takes disks to import: run `%s` on it (Proxmox VE "
+			"8.3 or newer)",
+			node, u->st.fix_import);
+	if (is_ova(u) && !u->st.work)
+		return err_set(e, ERR_UNSUPPORTED,
+			"node %s has no storage to unpack OVAs on: run `%s` on it", node,
+			u->st.fix_work);
+	return 0;
+}
+
+static int get_file(struct build *u, const struct op *op, struct err *e)
+{
 	if (str_printf(&u->filename, e, "%s-%s", u->b->stamp, u->im->filename) < 0 ||
 		str_printf(&u->volid, e, "%s:import/%s", u->st.import, u->filename) < 0 ||
 		pve_thing_intent(u->b, "volume", u->volid, &u->volume_row, e) < 0 ||
@@ -221,6 +251,9 @@ static int create_with_id(void *arg, unsigned vmid, const struct op *op, struct 
 	if (!params)
 		return err_oom(e);
 	set_disks(u, params);
+	/* Otherwise the server unpacks an OVA where it is, if that storage takes disks. */
+	if (is_ova(u) && strcmp(u->st.work, u->st.import) != 0)
+		json_object_set_new(params, "import-working-storage", json_string(u->st.work));
 	if (u->im->uefi) {
 		snprintf(text, sizeof(text), "%s:0,efitype=4m,pre-enrolled-keys=0",
 			u->b->inst->image_storage);
@@ -403,18 +436,13 @@ static int seal(struct build *u, const struct op *op, struct err *e)
 
 static int build(struct build *u, const struct op *op, struct err *e)
 {
-	bool ova = str_ends(u->im->filename, ".ova");
-
-	if (pve_storages_find(u->b->inst, op, &u->st, e) < 0 || get_file(u, op, e) < 0)
+	if (pve_storages_find(u->b->inst, op, &u->st, e) < 0 || check_server(u, op, e) < 0 ||
+		get_file(u, op, e) < 0)
 		return -1;
-	if (!u->st.images)
-		return err_set(e, ERR_INVALID,
-			"image_storage: node %s has no storage %s that takes disk images",
-			u->b->inst->node, u->b->inst->image_storage);
 	u->disks = json_array();
-	if (ova && list_ova_disks(u, op, e) < 0)
+	if (is_ova(u) && list_ova_disks(u, op, e) < 0)
 		return -1;
-	if (!ova)
+	if (!is_ova(u))
 		json_array_append_new(u->disks, json_string(u->volid));
 	if (u->im->user_data && (make_network(u, op, e) < 0 || send_seed(u, op, e) < 0))
 		return -1;

@@ -39,6 +39,23 @@ void pve_storages_free(struct pve_storages *s)
 {
 	free(s->iso);
 	free(s->import);
+	free(s->work);
+}
+
+int pve_older_than(struct pve_site *site, const struct op *op, int major, int minor, bool *ret,
+	char ret_text[32], struct err *e)
+{
+	auto_json json_t *version = NULL;
+	const char *text;
+	int a = 0, b = 0;
+
+	if (pve_fetch(site, op, "/version", &version, e) < 0)
+		return -1;
+	text = json_string_value(json_object_get(version, "version"));
+	snprintf(ret_text, 32, "%.31s", text ? text : "unknown");
+	*ret = text && sscanf(text, "%d.%d", &a, &b) == 2 &&
+	       (a < major || (a == major && b < minor));
+	return 0;
 }
 
 static bool takes(const json_t *storage, const char *content)
@@ -55,6 +72,29 @@ static bool is_on(const json_t *storage)
 	       (!enabled || json_is_true(enabled) || json_integer_value(enabled));
 }
 
+static bool is_of_type(const json_t *storage, const char *type)
+{
+	const char *text = json_string_value(json_object_get(storage, "type"));
+
+	return text && strcmp(text, type) == 0;
+}
+
+/* Those with a path; all others are block devices or services. */
+static bool is_file_based(const json_t *storage)
+{
+	static const char *const types[] = {"dir", "nfs", "cifs", "btrfs", "cephfs", "glusterfs"};
+
+	for (size_t i = 0; i < ARRAY_LEN(types); i++)
+		if (is_of_type(storage, types[i]))
+			return true;
+	return false;
+}
+
+static const char *name_of(const json_t *storage)
+{
+	return json_string_value(json_object_get(storage, "storage"));
+}
+
 /* The one that was asked for; else "local", which every server has; else the first. */
 static int pick(
 	const json_t *all, const char *wanted, const char *content, char **ret, struct err *e)
@@ -65,9 +105,10 @@ static int pick(
 
 	json_array_foreach((json_t *)all, i, s)
 	{
-		const char *name = json_string_value(json_object_get(s, "storage"));
+		const char *name = name_of(s);
 
-		if (!name || !is_on(s) || !takes(s, content))
+		/* An ESXi server can be imported from, but nothing can be put on it. */
+		if (!name || !is_on(s) || !takes(s, content) || is_of_type(s, "esxi"))
 			continue;
 		if (wanted ? strcmp(name, wanted) == 0 : !found || strcmp(name, "local") == 0)
 			found = name;
@@ -76,6 +117,60 @@ static int pick(
 		return err_set(
 			e, ERR_INVALID, "storage %s does not take content \"%s\"", wanted, content);
 	return found ? str_dup(found, ret, e) : 0;
+}
+
+/* Where files of an OVA go before they are imported: to where the OVA is if that takes disks, else
+ * to where the VM's disks are, else anywhere. */
+static int pick_work(
+	const json_t *all, const struct pve_inst *inst, struct pve_storages *st, struct err *e)
+{
+	const char *found = NULL;
+	const json_t *s;
+	int best = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)all, i, s)
+	{
+		const char *name = name_of(s);
+		int rank = 1;
+
+		if (!name || !is_on(s) || !is_file_based(s) || !takes(s, "images"))
+			continue;
+		if (st->import && strcmp(name, st->import) == 0)
+			rank = 3;
+		else if (strcmp(name, inst->image_storage) == 0)
+			rank = 2;
+		if (rank > best) {
+			best = rank;
+			found = name;
+		}
+	}
+	return found ? str_dup(found, &st->work, e) : 0;
+}
+
+/* The command that has a storage take more: it sets the whole list, so it repeats what is there. */
+static void write_fix(const json_t *all, const char *on, const char *content, char ret[160])
+{
+	const json_t *found = NULL, *s;
+	size_t i;
+
+	json_array_foreach((json_t *)all, i, s)
+	{
+		const char *name = name_of(s);
+
+		/* The one kind with a path that never takes disks. */
+		if (!name || !is_on(s) || !is_file_based(s) ||
+			(strcmp(content, "images") == 0 && is_of_type(s, "cephfs")))
+			continue;
+		if (!found || strcmp(name, on ? on : "local") == 0)
+			found = s;
+	}
+	if (found)
+		snprintf(ret, 160, "pvesm set %.40s --content %.90s,%s", name_of(found),
+			json_string_value(json_object_get(found, "content")), content);
+	else
+		snprintf(ret, 160, "pvesm add dir moat --path /var/lib/moat --content %s",
+			strcmp(content, "images") == 0 ? content : "iso,import,images");
 }
 
 int pve_storages_find(
@@ -93,9 +188,14 @@ int pve_storages_find(
 	if (pick(all, inst->iso_storage, "iso", &s.iso, e) < 0 ||
 		pick(all, inst->import_storage, "import", &s.import, e) < 0)
 		return err_wrap(e, "node %s", inst->node);
+	if (pick_work(all, inst, &s, e) < 0)
+		return -1;
+	write_fix(all, inst->iso_storage, "iso", s.fix_iso);
+	write_fix(all, inst->import_storage, "import", s.fix_import);
+	write_fix(all, s.import, "images", s.fix_work);
 	json_array_foreach(all, i, one)
 	{
-		const char *name = json_string_value(json_object_get(one, "storage"));
+		const char *name = name_of(one);
 		const char *type = json_string_value(json_object_get(one, "type"));
 		const json_t *formats =
 			json_object_get(json_object_get(one, "formats"), "supported");

@@ -170,12 +170,21 @@ int pve_pool_op(
 /* pve-node.c: what a node has; asked once a box. */
 struct pve_storages {
 	char *iso, *import;  /* that take such content; NULL: none */
+	char *work;          /* where the server unpacks OVAs; NULL: nowhere */
 	const char *format;  /* for disks on the image storage: "qcow2", or NULL for its default */
 	bool images;         /* the image storage takes disks */
 	char image_type[32]; /* "lvmthin", "dir", ... */
+	/* What to run on the node to get what is missing. */
+	char fix_iso[160], fix_import[160], fix_work[160];
 };
 int pve_storages_find(
 	struct pve_inst *inst, const struct op *op, struct pve_storages *ret, struct err *e);
+/* Servers from this version on take disk images to import; OVAs came one earlier. */
+#define PVE_DISKS_SINCE 8, 4
+/* Whether the server's version is lower than that; text is for messages. One that cannot be read is
+ * not. */
+int pve_older_than(struct pve_site *site, const struct op *op, int major, int minor, bool *ret,
+	char ret_text[32], struct err *e);
 /* GET, or what it answered less than two minutes ago. */
 int pve_fetch(
 	struct pve_site *site, const struct op *op, const char *path, json_t **ret, struct err *e);

@@ -84,6 +84,11 @@ def add_decoys(server: PveServer) -> None:
     )
 
 
+def unpack_ovas(server: PveServer, content: str = "backup,images,import,iso") -> None:
+    """A storage that OVAs can be unpacked on, which a server does not have when it is new."""
+    server.control("storage", node=server.node, storage="local", content=content.split(","))
+
+
 def make_ova(path: Path) -> None:
     ovf = b"""<?xml version="1.0"?>
 <Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1"

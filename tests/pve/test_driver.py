@@ -13,7 +13,7 @@ import pytest
 from client import Client
 from server import PveServer
 
-from driver import SPEC, PveHome, add_decoys, add_template, instance, left
+from driver import SPEC, PveHome, add_decoys, add_template, instance, left, unpack_ovas
 
 SCALE = 0.1
 
@@ -23,6 +23,7 @@ def pve() -> Iterator[PveServer]:
     with PveServer(time_scale=SCALE, task_time=0.05) as server:
         add_template(server)
         add_decoys(server)
+        unpack_ovas(server)
         yield server
 
 

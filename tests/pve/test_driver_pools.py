@@ -16,7 +16,7 @@ from lives import SPEC as LIFE
 from lives import a_server, fill
 from server import PveServer
 
-from driver import SPEC, Mirror, PveHome, add_template, instance, left, make_ova
+from driver import SPEC, Mirror, PveHome, add_template, instance, left, make_ova, unpack_ovas
 
 SCALE = 0.1
 
@@ -30,6 +30,7 @@ def servers() -> Iterator[list[PveServer]]:
     ):
         for server in (one, two):
             add_template(server)
+            unpack_ovas(server)
         yield [one, two]
 
 

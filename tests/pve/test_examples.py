@@ -17,7 +17,7 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from lives import WAIT_SECONDS, fill, named
 from server import PveServer
 
-from driver import Mirror, left, make_ova
+from driver import Mirror, left, make_ova, unpack_ovas
 
 EVALS = Path(upstream_evals.__file__)
 TASKS = (
@@ -40,6 +40,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
     server = PveServer(vms="container", time_scale=0.05, task_time=0.02, rollback_hold=0)
     with server, Mirror() as mirror:
         fill(server)
+        unpack_ovas(server)
         (folder / "home").mkdir()
         (folder / "home" / "config.yaml").write_text(f"image_mirror: {mirror.url}\n")
         with named(server, folder / "home"):

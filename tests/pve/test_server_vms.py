@@ -345,7 +345,19 @@ def test_importing_disks(client: Client) -> None:
     found = client.get("/nodes/pve/storage/local/import-metadata", volume="import/victim.ova")
     disk = found["disks"]["sata0"]["volid"]
     assert (disk, found["create-args"]["memory"]) == ("local:import/victim.ova/disk.vmdk", 768)
-    make(client, 171, scsi0=f"local-lvm:0,import-from={disk}")
+    given = {"vmid": 171, "scsi0": f"local-lvm:0,import-from={disk}"}
+    refused = "does not support 'images' content type or is not file based."
+    assert client.call("POST", QEMU, given).errors == {
+        "scsi0": f"import working storage 'local' {refused}"
+    }
+    given["import-working-storage"] = "local-lvm"
+    assert client.call("POST", QEMU, given).errors == {
+        "import-working-storage": f"import working storage 'local-lvm' {refused}"
+    }
+    client.server.control("add_storage", node="pve", storage="files", kind="nfs", content="images")
+    given["import-working-storage"] = "files"
+    assert client.task("POST", QEMU, given) == "OK"
+    client.server.control("remove_storage", node="pve", storage="files")
     assert client.get(f"{QEMU}/171/config")["scsi0"].startswith("local-lvm:vm-171-disk-0,size=")
     given = {"vmid": 172, "scsi0": "local-lvm:0,import-from=local:import/none.qcow2"}
     assert client.call("POST", QEMU, given).status == 400

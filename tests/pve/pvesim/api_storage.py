@@ -36,7 +36,7 @@ async def storages(call: Call) -> Any:
             continue
         row = storage.row()
         if call.get("format"):
-            supported = ["qcow2", "raw", "vmdk"] if storage.kind == "dir" else ["raw"]
+            supported = ["qcow2", "raw", "vmdk"] if storage.file_based else ["raw"]
             row["formats"] = {"supported": supported, "default": "raw"}
         rows.append(row)
     return rows

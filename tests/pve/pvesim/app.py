@@ -79,9 +79,14 @@ class App:
         self.idle: float = options.idle
         self.version: str = options.pve_version
         major, minor = (int(part) for part in self.version.split(".")[:2])
-        self.table = Table((major, minor))
+        self.release = (major, minor)
+        self.table = Table(self.release)
         self.auth = Auth(self.scale)
         self.state = State(workdir, nodes)
+        if self.release < (8, 3):
+            # Before that only ESXi servers were imported from.
+            for node in nodes:
+                self.state.storages[node.name]["local"].content.remove("import")
         self.sdn = Sdn(self.state)
         self.tasks = Tasks(options.task_time)
         self.faults = Faults()

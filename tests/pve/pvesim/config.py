@@ -81,7 +81,7 @@ class Configurer:
         self.check_privileges(params)
         for key, value in params.items():
             if DRIVE.match(key) and not key.startswith("unused"):
-                self.check_drive(key, str(value))
+                self.check_drive(key, str(value), params.get("import-working-storage"))
             if NET.match(key):
                 bridge = split_list(str(value), "model").get("bridge", "")
                 if bridge and not bridge.startswith("vmbr"):
@@ -106,7 +106,7 @@ class Configurer:
         zone = vnet["zone"] if vnet else "localnetwork"
         self.app.auth.require(self.user, f"/sdn/zones/{zone}/{bridge}", "SDN.Use")
 
-    def check_drive(self, key: str, text: str) -> None:
+    def check_drive(self, key: str, text: str, working: str | None) -> None:
         parts = split_list(text, "file")
         volid = parts.get("file", "")
         if volid in ("none", "cdrom") or (
@@ -115,7 +115,7 @@ class Configurer:
             return
         source = parts.get("import-from", "")
         if source:
-            self.check_import(key, source)
+            self.check_import(key, source, working)
         storage = volid.split(":")[0]
         if ":" not in volid:
             raise bad_parameters(
@@ -133,7 +133,7 @@ class Configurer:
             any_of=True,
         )
 
-    def check_import(self, key: str, source: str) -> None:
+    def check_import(self, key: str, source: str, working: str | None) -> None:
         _base, _, inner = source.partition("/")
         storage = self.state.storages[self.vm.node].get(source.split(":")[0])
         if source.startswith("/"):
@@ -143,7 +143,8 @@ class Configurer:
         if storage is None:
             raise fail(f"storage '{source.split(':')[0]}' does not exist")
         found = self.state.volume(self.vm.node, source)
-        if found is None and inner:
+        packed = found is None and inner != ""
+        if packed:
             # A file inside an OVA is named after it: local:import/x.ova/disk.vmdk
             found = self.state.volume(self.vm.node, source.rsplit("/", 1)[0])
         if found is None:
@@ -152,6 +153,21 @@ class Configurer:
             raise bad_parameters({key: f"{source} - is not an import or image volume"})
         if found.form.startswith("ova") and source.endswith(".ova"):
             raise bad_parameters({key: f"{source} - an OVA has several files, name one of them"})
+        if packed:
+            self.check_working(key, working, source.split(":")[0])
+
+    def check_working(self, key: str, working: str | None, source: str) -> None:
+        """Where a file of an OVA is unpacked to before it is imported."""
+        name = working or source
+        storage = self.state.storage(self.vm.node, name)
+        if "images" not in storage.content or not storage.file_based:
+            raise bad_parameters(
+                {
+                    "import-working-storage" if working else key: f"import working storage "
+                    f"'{name}' does not support 'images' content type or is not file based."
+                }
+            )
+        self.app.auth.require(self.user, f"/storage/{name}", "Datastore.AllocateSpace")
 
     # --- applying ---
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .http import reset
-from .state import Vm, Volume
+from .state import Storage, Vm, Volume
 
 if TYPE_CHECKING:
     from .app import App
@@ -127,6 +127,12 @@ class Control:
     def do_storage(self, node: str, storage: str, **values: Any) -> None:
         for name, value in values.items():
             setattr(self.app.state.storages[node][storage], name, value)
+
+    def do_add_storage(self, node: str, storage: str, kind: str, content: str) -> None:
+        self.app.state.storages[node][storage] = Storage(storage, kind, content, 100 << 30)
+
+    def do_remove_storage(self, node: str, storage: str) -> None:
+        del self.app.state.storages[node][storage]
 
     def do_sdn_lock(self, token: str = "") -> None:
         self.app.sdn.token = token

@@ -15,6 +15,8 @@ from .formats import split_list
 DRIVE = re.compile(r"^(scsi|ide|sata|virtio|efidisk|tpmstate|unused)\d+$")
 NET = re.compile(r"^net\d+$")
 GIB = 1 << 30
+# Types of storages that have a path; all others are block devices or services.
+FILE_BASED = {"dir", "nfs", "cifs", "btrfs", "cephfs", "glusterfs"}
 
 
 class Node:
@@ -73,6 +75,10 @@ class Storage:
         self.enabled = True
         self.active = True
         self.volumes: dict[str, Volume] = {}
+
+    @property
+    def file_based(self) -> bool:
+        return self.kind in FILE_BASED
 
     def used(self) -> int:
         return GIB + sum(min(volume.size, GIB) for volume in self.volumes.values())

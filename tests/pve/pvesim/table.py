@@ -17,6 +17,8 @@ TRUE = {"1", "on", "yes", "true"}
 FALSE = {"0", "off", "no", "false"}
 # Parameters that came with a later version of the server than the one simulated.
 SINCE = {
+    ("POST /nodes/{node}/qemu", "import-working-storage"): (8, 3),
+    ("POST /nodes/{node}/qemu/{vmid}/config", "import-working-storage"): (8, 3),
     ("GET /nodes/{node}/qemu/{vmid}/agent/file-read", "count"): (9, 2),
     ("GET /nodes/{node}/qemu/{vmid}/agent/file-read", "offset"): (9, 2),
     ("GET /nodes/{node}/qemu/{vmid}/agent/file-read", "decode"): (9, 2),

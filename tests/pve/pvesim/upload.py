@@ -23,9 +23,11 @@ PIECE = 1 << 16
 HEAD_MAX = 4096
 SUFFIXES = {
     "iso": (".iso", ".img"),
-    "import": (".ova", ".ovf", ".qcow2", ".raw", ".vmdk"),
+    "import": (".ova", ".qcow2", ".raw", ".vmdk"),
     "vztmpl": (".tar.gz", ".tar.xz", ".tar.zst"),
 }
+# Disk images came later than OVAs.
+DISKS_SINCE = (8, 4)
 ORDER = ["content", "checksum-algorithm", "checksum", "filename"]
 
 
@@ -141,8 +143,7 @@ def start(
             else f"storage '{name}' does not support '{content}' content"
         )
     file = re.sub(r"[^-a-zA-Z0-9_.]", "_", params["filename"])
-    if not file.endswith(SUFFIXES[content]):
-        raise bad_parameters({"filename": "wrong file extension"})
+    check_suffix(content, file, app.release)
     if fetch is None and temporary.stat().st_size == 0 and content == "import":
         raise fail("upload of an empty file")
     volid = f"{name}:{content}/{file}"
@@ -165,6 +166,15 @@ def start(
         app.made.append(f"volume {volid}")
 
     return app.tasks.start(node, "download" if fetch else "imgcopy", "", user, work)
+
+
+def check_suffix(content: str, file: str, release: tuple[int, int]) -> None:
+    taken = SUFFIXES[content]
+    if content != "import":
+        if not file.endswith(taken):
+            raise bad_parameters({"filename": "wrong file extension"})
+    elif not file.endswith(taken if release >= DISKS_SINCE else taken[:1]):
+        raise bad_parameters({"filename": "invalid filename or wrong extension"})
 
 
 def check(algorithm: str, wanted: str, path: Path) -> None:
