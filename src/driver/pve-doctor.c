@@ -111,6 +111,23 @@ static bool has_privilege(const json_t *all, const char *path, const char *names
 	return false;
 }
 
+/* The server asks for more than the right to put a file on a storage: a download lets a user look
+ * around in its network. */
+static void check_downloads(const struct report *r, const json_t *all)
+{
+	char node[128];
+	bool may;
+
+	snprintf(node, sizeof(node), "/nodes/%.100s", r->inst->node);
+	may = has_privilege(all, node, "Sys.AccessNetwork") ||
+	      (has_privilege(all, "/", "Sys.Audit") && has_privilege(all, "/", "Sys.Modify"));
+	say(r, "downloads", may ? CHECK_OK : CHECK_WARN,
+		"pveum role modify Moat --append 1 --privs Sys.AccessNetwork",
+		may ? "the server may download built-in systems%s"
+		    : "built-in systems need Sys.AccessNetwork on %s",
+		may ? "" : node);
+}
+
 static void check_privileges(const struct report *r)
 {
 	static const struct {
@@ -146,6 +163,7 @@ static void check_privileges(const struct report *r)
 			"missing: %s", missing);
 	else
 		say(r, "privileges", CHECK_OK, "", "all that are needed");
+	check_downloads(r, all);
 }
 
 static bool check_node(const struct report *r)

@@ -76,10 +76,18 @@ static int send_file(struct build *u, const struct op *op, const char *path, str
 static int let_download(struct build *u, const struct op *op, struct err *e)
 {
 	op_progress(op, 0, 0, "the server downloads %s", u->im->filename);
-	return pve_run(u->b->api, op, "POST",
-		json_pack("{s:s, s:s, s:s}", "content", "import", "filename", u->filename, "url",
-			u->im->url),
-		0, e, "/nodes/%s/storage/%s/download-url", u->b->inst->node, u->st.import);
+	if (pve_run(u->b->api, op, "POST",
+		    json_pack("{s:s, s:s, s:s}", "content", "import", "filename", u->filename,
+			    "url", u->im->url),
+		    0, e, "/nodes/%s/storage/%s/download-url", u->b->inst->node, u->st.import) == 0)
+		return 0;
+	/* The server does not say which privilege it misses. */
+	if (e->kind == ERR_PERMISSION)
+		err_wrap(e,
+			"having the server download needs Sys.AccessNetwork on /nodes/%s, or "
+			"Sys.Audit and Sys.Modify on /",
+			u->b->inst->node);
+	return -1;
 }
 
 /* A raw disk is mostly holes, which would all be uploaded. */

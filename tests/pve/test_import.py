@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from driver import SPEC, PveHome, instance, make_ova, unpack_ovas
 SCALE = 0.1
 STANDARD = "backup,import,iso,vztmpl"
 DEBIAN = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "debian13"}}]}
+# The role that the documentation advises, but for what downloads need.
+DOCS = (Path(__file__).parents[2] / "docs" / "proxmox.md").read_text()
+ROLE = re.findall(r"[\w.]+", DOCS.split('--privs "')[1].split('"')[0])
+PRIVILEGES = [name for name in ROLE if name != "Sys.AccessNetwork"]
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +203,37 @@ def test_a_server_from_before_imports(tmp_path: Path) -> None:
             assert "8.4 or newer" in home.fails("up", home.spec(DEBIAN))
         finally:
             home.close()
+
+
+# --- what downloads need ---
+
+
+@pytest.mark.parametrize(
+    ("where", "privileges", "good"),
+    [
+        ("/", "Sys.Audit", False),
+        ("/", "Sys.Audit Sys.Modify", True),
+        ("/", "Sys.Audit Sys.AccessNetwork", True),
+        ("/nodes/pve", "Sys.Audit Sys.Modify", False),
+        ("/nodes/pve", "Sys.Audit Sys.AccessNetwork", True),
+    ],
+)
+def test_downloads_have_a_privilege(
+    clean: PveServer, where: str, privileges: str, good: bool
+) -> None:
+    granted = {"/": list(PRIVILEGES)}
+    granted[where] = [*granted.get(where, []), *privileges.split()]
+    clean.control("user", user="some@pve", password="pw", grants=granted)
+    home = PveHome(instance(clean, user="some", user_realm="pve", password="pw"))
+    try:
+        assert checks(home)["privileges"]["state"] == "ok"
+        found = checks(home)["downloads"]
+        assert found["state"] == ("ok" if good else "warn")
+        if good:
+            make_and_remove(home, DEBIAN)
+            return
+        assert "Sys.AccessNetwork" in found["detail"]
+        told = home.fails("up", home.spec(DEBIAN))
+        assert "Sys.AccessNetwork on /nodes/pve" in told
+    finally:
+        home.close()

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .app import Call, route
-from .errors import TaskFailed, fail
+from .errors import ApiError, TaskFailed, fail
 from .tasks import Task
 from .upload import start
 
@@ -121,6 +121,12 @@ async def delete(call: Call) -> Any:
 @route(f"POST {STORAGE}/download-url", "/storage/{storage}", "Datastore.AllocateTemplate")
 async def download(call: Call) -> Any:
     """The server fetches a file itself: from this machine, or else it makes an empty disk of it."""
+    # It lets a user look around in the server's own network.
+    may = call.app.auth.may
+    if not all(may(call.user, "/", name) for name in ("Sys.Audit", "Sys.Modify")) and not may(
+        call.user, f"/nodes/{call['node']}", "Sys.AccessNetwork"
+    ):
+        raise ApiError(403, "Permission check failed")
     call.state.storage(call["node"], call["storage"])
     local = urlsplit(call["url"]).hostname in ("127.0.0.1", "localhost")
     temporary = call.state.dir / f"upload-{secrets.token_hex(8)}"
