@@ -61,6 +61,10 @@ static const struct built_in {
 		"https://kali.download/cloud-images/kali-2025.4/"
 		"kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz",
 		true},
+	{"kali2025.3",
+		"https://kali.download/cloud-images/kali-2025.3/"
+		"kali-linux-2025.3-cloud-genericcloud-amd64.tar.xz",
+		true},
 };
 
 /* The youngest template with the tag on the node; 0: none. Without "inspect" it is not meant for

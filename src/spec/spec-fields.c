@@ -21,7 +21,7 @@ static const struct words vga_words = WORDS("none", "std");
 static const struct words network_words = WORDS("auto", "none", NULL, NULL);
 static const struct words egress_words = WORDS("deny", "open", NULL);
 static const struct words built_in_words =
-	WORDS("ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "tiny");
+	WORDS("ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3", "tiny");
 
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 

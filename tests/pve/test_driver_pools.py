@@ -275,27 +275,28 @@ def test_a_built_in_system_is_set_up_once(clean: list[PveServer]) -> None:
         home.close()
 
 
-def test_a_packed_system_is_unpacked_here(clean: list[PveServer]) -> None:
+@pytest.mark.parametrize("version", ["2025.4", "2025.3"])
+def test_a_packed_system_is_unpacked_here(clean: list[PveServer], version: str) -> None:
     server = clean[0]
     with Mirror() as mirror:
         home = PveHome(
             instance(server, instance_id="a"), config=f"idle_exit: 0\nimage_mirror: {mirror.url}/\n"
         )
-        kali = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "kali2025.4"}}]}
+        kali = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": f"kali{version}"}}]}
         try:
             boxes = [home.up(kali), home.up(kali)]
             (path,) = mirror.asked
-            assert path.endswith("/kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz")
+            assert path.endswith(f"/kali-linux-{version}-cloud-genericcloud-amd64.tar.xz")
             (upload,) = [
                 e
                 for e in server.log()
                 if e["path"].endswith("/upload") and e["params"]["content"] == "import"
             ]
-            assert upload["params"]["filename"].endswith("moat-kali2025.4.qcow2")
+            assert upload["params"]["filename"].endswith(f"moat-kali{version}.qcow2")
             (template,) = templates(home)
-            assert "builtin-kali2025.4" in template["tags"]
+            assert f"builtin-kali{version}" in template["tags"]
             home.ok("rm", *boxes)
-            home.ok("image", "rm", "--on", "default", "builtin-kali2025.4")
+            home.ok("image", "rm", "--on", "default", f"builtin-kali{version}")
             assert [p.name for p in (home.dir / "state").glob("fetched-*")] == []
             home.assert_nothing_left()
         finally:

@@ -123,6 +123,15 @@ def test_proxmox_defaults() -> None:
     assert ProxmoxSandboxEnvironmentConfig(sdn_config=None).to_spec()["networks"] is None
 
 
+@pytest.mark.parametrize(
+    "name", ["ubuntu24.04", "debian12", "debian13", "kali2025.3", "kali2025.4"]
+)
+def test_built_in_systems_of_all_versions(name: str) -> None:
+    source = VmSourceConfig.model_validate({"built_in": name})
+    spec = ProxmoxSandboxEnvironmentConfig(vms_config=(VmConfig(vm_source_config=source),))
+    assert spec.to_spec()["vms"][0]["source"] == {"built_in": name}
+
+
 def test_old_configurations_without_names() -> None:
     config = ProxmoxSandboxEnvironmentConfig(
         vms_config=(ubuntu(is_sandbox=False), ubuntu(), ubuntu(name=None))
@@ -143,6 +152,10 @@ def test_an_isolated_network_has_no_way_out() -> None:
     [
         (lambda: VmSourceConfig(), "exactly one of existing_vm_template_tag, ova, built_in"),
         (lambda: VmSourceConfig(built_in="debian13", ova=Path("x")), "not ova and built_in"),
+        (
+            lambda: VmSourceConfig.model_validate({"built_in": "kali2024.1"}),
+            "'ubuntu24.04', .*'debian13', .*'kali2025.4' or 'kali2025.3'",
+        ),
         (lambda: VmNicConfig(vnet_alias="a", ipv4=ip_address("10.0.0.1")), "needs a mac"),
         (lambda: ubuntu(name="no_underscores"), "not a host name"),
         (

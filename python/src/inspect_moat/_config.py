@@ -94,18 +94,22 @@ class Address(BaseModel):
         return self
 
 
+# Those that a Proxmox server can be given. All that the Proxmox plugin has ever had are among them.
+BuiltIn = Literal["ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3"]
+
+
 class VmSource(SpecModel, OneOf):
     """Where a VM's disk comes from: exactly one of these.
 
     Attributes:
         image: the name of an image in moat's store (`moat image ls`); built if it is not there.
-        built_in: one of the names that the Proxmox plugin calls built in.
+        built_in: a system that moat knows how to get.
         ova: the path of an OVA file on this machine.
         existing_vm_template_tag: a tag of a template on the server (Proxmox only).
     """
 
     image: str | None = None
-    built_in: str | None = None
+    built_in: BuiltIn | Literal["tiny"] | None = None
     ova: Path | None = None
     existing_vm_template_tag: str | None = None
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 
 from ._checks import NicView, VmView, check_sandbox, vnet_views
-from ._config import Address, HealthCheck, OneOf, OsType, VmName
+from ._config import Address, BuiltIn, HealthCheck, OneOf, OsType, VmName
 
 DEFAULT_PORT = 8006
 # Sandboxes to ask for at once on a server that does not say how many it takes: it lets in as many
@@ -70,7 +70,7 @@ class VmSourceConfig(_ProxmoxModel, OneOf):
 
     existing_vm_template_tag: str | None = None
     ova: Path | None = None
-    built_in: str | None = None
+    built_in: BuiltIn | None = None
 
 
 class VmNicConfig(_ProxmoxModel, Address):
