@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "util/json.h"
+#include "util/str.h"
 
 static int check_native_value(const json_t *v, const char *place, struct err *e)
 {
@@ -54,14 +55,16 @@ static int check_native(const json_t *native, struct err *e)
 
 	json_object_foreach((json_t *)native, key, value)
 	{
-		if (strcmp(key, "auto_snat") == 0) {
+		if (strcmp(key, "auto_snat") == 0 || strcmp(key, "isolated") == 0) {
 			if (!json_is_boolean(value))
-				return spec_err(e, "native.auto_snat", "expected true or false");
+				return spec_err(
+					e, SPEC_PLACE("native.%s", key), "expected true or false");
 			continue;
 		}
 		if (strcmp(key, "zone") != 0)
 			return spec_err(e, SPEC_PLACE("native.%s", key),
-				"the proxmox driver knows only \"zone\" and \"auto_snat\"");
+				"the proxmox driver knows only \"zone\", \"auto_snat\" and "
+				"\"isolated\"");
 		if (!json_is_object(value))
 			return spec_err(e, "native.zone", "expected an object");
 		json_object_foreach(value, zone_key, zone_value)
@@ -71,6 +74,60 @@ static int check_native(const json_t *native, struct err *e)
 				return -1;
 		}
 	}
+	return 0;
+}
+
+bool pve_is_isolated(const struct sandbox_spec *spec)
+{
+	return json_is_true(json_object_get(spec->native, "isolated"));
+}
+
+static int check_isolated_vm(const struct vm_spec *vm, size_t i, struct err *e)
+{
+	const char *key;
+	json_t *value;
+
+	if (!vm->nics_given)
+		return spec_err(e, SPEC_PLACE("vms[%zu].nics", i),
+			"missing: the template's own cards lead out of an isolated sandbox");
+	if (vm->firewall)
+		return spec_err(e, SPEC_PLACE("vms[%zu].firewall", i),
+			"leaves the rules to you, and an isolated sandbox needs moat's");
+	json_object_foreach(vm->native, key, value)
+	{
+		if (str_starts(key, "net") || str_starts(key, "hostpci") ||
+			strcmp(key, "args") == 0)
+			return spec_err(e, SPEC_PLACE("vms[%zu].native.%s", i, key),
+				"may lead out of an isolated sandbox");
+	}
+	return 0;
+}
+
+/* What would be a way out, wherever the spec has it. The server's part is in pve-wall.c. */
+static int check_isolated(const struct sandbox_spec *spec, struct err *e)
+{
+	const struct networks_spec *net = &spec->networks;
+
+	if (net->mode == SPEC_NET_EXISTING)
+		return spec_err(e, "networks",
+			"networks that the server has already are not an isolated sandbox's own");
+	if (json_is_true(json_object_get(spec->native, "auto_snat")))
+		return spec_err(e, "native.auto_snat", "is a way out of an isolated sandbox");
+	if (json_object_get(spec->native, "zone"))
+		return spec_err(e, "native.zone", "may lead out of an isolated sandbox");
+	for (size_t i = 0; i < net->n_vnets; i++) {
+		if (net->vnets[i].egress.mode != SPEC_EGRESS_DENY)
+			return spec_err(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
+				"is a way out of an isolated sandbox");
+		for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
+			if (net->vnets[i].subnets[k].snat)
+				return spec_err(e,
+					SPEC_PLACE("networks.vnets[%zu].subnets[%zu].snat", i, k),
+					"is a way out of an isolated sandbox");
+	}
+	for (size_t i = 0; i < spec->n_vms; i++)
+		if (check_isolated_vm(&spec->vms[i], i, e) < 0)
+			return -1;
 	return 0;
 }
 
@@ -86,5 +143,7 @@ int pve_check_spec(const struct sandbox_spec *spec, struct err *e)
 	for (size_t i = 0; i < spec->n_vms; i++)
 		if (check_vm(&spec->vms[i], i, e) < 0)
 			return -1;
-	return check_native(spec->native, e);
+	if (check_native(spec->native, e) < 0)
+		return -1;
+	return pve_is_isolated(spec) ? check_isolated(spec, e) : 0;
 }

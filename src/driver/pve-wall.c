@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/pve-check.h"
 #include "driver/pve.h"
 #include "util/json.h"
 
@@ -14,13 +15,27 @@
 int pve_wall_find(struct pve_box *b, const struct op *op, struct err *e)
 {
 	auto_json json_t *options = NULL;
+	bool isolated = pve_is_isolated(b->spec);
+	int rc;
 
 	if (!b->spec->networks.n_vnets)
 		return 0;
+	/* Without the wall there is no isolation, so what was true two minutes ago is not enough.
+	 */
+	if (isolated)
+		rc = pve_do(b->api, op, "GET", NULL, 0, &options, e, "/cluster/firewall/options");
+	else
+		rc = pve_fetch(b->site, op, "/cluster/firewall/options", &options, e);
 	/* One that may not be looked at cannot be relied on. */
-	if (pve_fetch(b->site, op, "/cluster/firewall/options", &options, e) < 0)
-		return e->kind == ERR_PERMISSION || e->kind == ERR_BACKEND ? 0 : -1;
+	if (rc < 0 && e->kind != ERR_PERMISSION && e->kind != ERR_BACKEND)
+		return -1;
 	b->walled = json_integer_value(json_object_get(options, "enable")) != 0;
+	if (isolated && !b->walled)
+		return err_set(e, ERR_UNSUPPORTED,
+			"native.isolated: the firewall of %s is off, or may not be looked at "
+			"(Sys.Audit on /), and nothing else keeps guests from the node; turn it on "
+			"with `pvesh set /cluster/firewall/options --enable 1`",
+			b->inst->id);
 	return 0;
 }
 

@@ -143,8 +143,17 @@ def test_an_isolated_network_has_no_way_out() -> None:
     config = full_config()
     assert isinstance(config.sdn_config, SdnConfig)
     sdn = config.sdn_config.model_copy(update={"isolated": True})
-    spec = config.model_copy(update={"sdn_config": sdn}).to_spec()
-    assert spec["networks"]["vnets"][0]["subnets"][0]["snat"] is False
+    vms = (*config.vms_config, ubuntu(name="more", firewall=True))
+    spec = config.model_copy(update={"sdn_config": sdn, "vms_config": vms}).to_spec()
+    assert spec["native"] == {"isolated": True}
+    (vnet,) = spec["networks"]["vnets"]
+    assert "egress" not in vnet
+    assert vnet["subnets"][0]["snat"] is False
+    # A template's own cards would lead elsewhere.
+    assert [vm["nics"] for vm in spec["vms"]] == [
+        spec["vms"][0]["nics"], [], [{"vnet": "my special vnet"}],
+    ]  # fmt: skip
+    assert not any("firewall" in vm for vm in spec["vms"])
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,48 @@ static void refuse(const char *spec, const char *want)
 	OK(pve_check_spec(s, &e) < 0 && strstr(e.msg, want));
 }
 
+#define ISOLATED "\"native\":{\"isolated\":true}"
+#define DEBIAN   "\"source\":{\"built_in\":\"debian13\"}"
+
+static void isolation(void)
+{
+	static const char *const bad[][2] = {
+		{"\"vms\":[{\"source\":{\"existing_vm_template_tag\":\"a\"}}]", "vms[0].nics"},
+		{"\"vms\":[{" DEBIAN ",\"firewall\":true}]", "vms[0].firewall"},
+		{"\"vms\":[{" DEBIAN ",\"native\":{\"net1\":\"virtio,bridge=vmbr0\"}}]",
+			"vms[0].native.net1"},
+		{"\"vms\":[{" DEBIAN ",\"native\":{\"args\":\"-nic user\"}}]",
+			"vms[0].native.args"},
+		{"\"vms\":[{" DEBIAN "}],\"networks\":null", "networks"},
+		{"\"vms\":[{" DEBIAN
+		 "}],\"networks\":{\"vnets\":[{\"alias\":\"a\",\"egress\":\"open\",\"subnets\":"
+		 "[{\"cidr\":\"10.1.0.0/24\",\"gateway\":\"10.1.0.1\",\"snat\":true}]}]}",
+			"networks.vnets[0].egress"},
+		{"\"vms\":[{" DEBIAN
+		 "}],\"networks\":{\"vnets\":[{\"alias\":\"a\",\"egress\":\"deny\",\"subnets\":"
+		 "[{\"cidr\":\"10.1.0.0/24\",\"gateway\":\"10.1.0.1\",\"snat\":true}]}]}",
+			"networks.vnets[0].subnets[0].snat"},
+	};
+	auto_spec struct sandbox_spec *good =
+		spec_of("{\"driver\":\"proxmox\",\"vms\":[{" DEBIAN "}]," ISOLATED "}");
+	char text[512];
+	struct err e = {0};
+
+	OK(pve_is_isolated(good) && pve_check_spec(good, &e) == 0);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		snprintf(text, sizeof(text), "{\"driver\":\"proxmox\",%s," ISOLATED "}", bad[i][0]);
+		refuse(text, bad[i][1]);
+	}
+	refuse("{\"driver\":\"proxmox\",\"vms\":[{" DEBIAN "}],"
+	       "\"native\":{\"isolated\":true,\"auto_snat\":true}}",
+		"native.auto_snat");
+	refuse("{\"driver\":\"proxmox\",\"vms\":[{" DEBIAN "}],"
+	       "\"native\":{\"isolated\":true,\"zone\":{\"mtu\":1400}}}",
+		"native.zone");
+	refuse("{\"driver\":\"proxmox\",\"vms\":[{" DEBIAN "}],\"native\":{\"isolated\":1}}",
+		"native.isolated");
+}
+
 static void checks(void)
 {
 	refuse("{\"driver\":\"proxmox\",\"vms\":[{\"source\":{\"built_in\":\"debian13\"},"
@@ -166,5 +208,6 @@ int main(void)
 	subnets();
 	names();
 	checks();
+	isolation();
 	return tap_done();
 }

@@ -55,7 +55,10 @@ class VnetConfig(_ProxmoxModel):
 
 
 class SdnConfig(_ProxmoxModel):
-    """The networks of a sandbox; without `use_pve_ipam_dnsnmasq` (sic) they have no DHCP."""
+    """The networks of a sandbox; without `use_pve_ipam_dnsnmasq` (sic) they have no DHCP.
+
+    `isolated` needs a server whose firewall is on, and fails otherwise: see docs/proxmox.md.
+    """
 
     vnet_configs: tuple[VnetConfig, ...]
     use_pve_ipam_dnsnmasq: bool = True
@@ -189,6 +192,8 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
             spec["native"] = {"auto_snat": True}
         if isinstance(self.sdn_config, SdnConfig):
             spec["networks"] = _networks_to_spec(self.sdn_config)
+            if self.sdn_config.isolated:
+                _isolate(spec)
         return spec
 
 
@@ -302,6 +307,16 @@ def _networks_to_spec(sdn: SdnConfig) -> dict[str, Any]:
             spec["egress"] = "open"
         vnets.append(spec)
     return {"vnets": vnets}
+
+
+def _isolate(spec: dict[str, Any]) -> None:
+    """The driver refuses what it cannot enforce; what that plugin overruled is overruled here."""
+    spec["native"] = {"isolated": True}
+    first = spec["networks"]["vnets"][:1]
+    for vm in spec["vms"]:
+        # There a VM got none of its template's cards, and no rules but those that isolate it.
+        vm.setdefault("nics", [{"vnet": vnet["alias"]} for vnet in first])
+        vm.pop("firewall", None)
 
 
 def _vm_view(index: int, name: str, vm: VmConfig) -> VmView:
