@@ -201,8 +201,10 @@ static int list_ova_disks(struct build *u, const struct op *op, struct err *e)
 	json_t *disks, *value;
 	size_t n = 0;
 
-	if (pve_do(u->b->api, op, "GET", json_pack("{s:s}", "volume", u->volid), 0, &meta, e,
-		    "/nodes/%s/storage/%s/import-metadata", u->b->inst->node, u->st.import) < 0)
+	/* The server puts the storage before this one's name itself. */
+	if (pve_do(u->b->api, op, "GET", json_pack("{s:s}", "volume", strchr(u->volid, ':') + 1), 0,
+		    &meta, e, "/nodes/%s/storage/%s/import-metadata", u->b->inst->node,
+		    u->st.import) < 0)
 		return -1;
 	disks = json_object_get(meta, "disks");
 	json_object_foreach(disks, key, value)

@@ -342,7 +342,9 @@ def test_importing_disks(client: Client) -> None:
             archive.addfile(entry, io.BytesIO(data))
     reply = client.upload("victim.ova", buffer.getvalue(), [("content", "import")])
     assert client.wait(reply.data) == "OK"
-    found = client.get("/nodes/pve/storage/local/import-metadata", volume="import/victim.ova")
+    path = "/nodes/pve/storage/local/import-metadata"
+    assert client.call("GET", f"{path}?volume=local:import/victim.ova").status == 500
+    found = client.get(path, volume="import/victim.ova")
     disk = found["disks"]["sata0"]["volid"]
     assert (disk, found["create-args"]["memory"]) == ("local:import/victim.ova/disk.vmdk", 768)
     given = {"vmid": 171, "scsi0": f"local-lvm:0,import-from={disk}"}

@@ -155,7 +155,11 @@ async def download(call: Call) -> Any:
 async def import_metadata(call: Call) -> Any:
     from .ova import metadata
 
-    found = call.state.volume(call["node"], volid_of(call))
+    # Unlike other calls it puts the storage before whatever it is given.
+    volid = f"{call['storage']}:{call['volume']}"
+    if not str(call["volume"]).startswith("import/"):
+        raise fail(f"unable to parse directory volume name '{call['volume']}'")
+    found = call.state.volume(call["node"], volid)
     if found is None:
-        raise fail(f"volume '{volid_of(call)}' does not exist")
+        raise fail(f"volume '{volid}' does not exist")
     return metadata(found)
