@@ -66,11 +66,12 @@ static int print_sandboxes(struct cli *cli, const json_t *list, struct err *e)
 
 static int add_vm(struct table *t, const json_t *vm, struct err *e)
 {
-	char ram[24], vcpus[24], pid[24];
+	char ram[24], vcpus[24], pid[24] = "-";
 
 	text_size(get_num(vm, "ram_mb") * 1024 * 1024, ram);
 	snprintf(vcpus, sizeof(vcpus), "%.0f", get_num(vm, "vcpus"));
-	snprintf(pid, sizeof(pid), "%.0f", get_num(vm, "pid"));
+	if (get_num(vm, "pid") > 0)
+		snprintf(pid, sizeof(pid), "%.0f", get_num(vm, "pid"));
 	if (table_row(t,
 		    (const char *[]){get_str(vm, "name"), get_str(vm, "state"),
 			    get_str(vm, "image"), get_str(vm, "user"), ram, vcpus, pid,

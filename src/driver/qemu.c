@@ -464,7 +464,7 @@ static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 		.user = spec_user(vm->user, spec_os_is_windows(vm->spec->os_type)),
 		.accelerator = vm->kvm ? "kvm" : "tcg",
 		.way = way,
-		.pid = (int)vm->proc.pid,
+		.pid = vm->proc.pid > 0 ? (int)vm->proc.pid : 0,
 		.start = vm->template ? "warm" : "cold",
 		.cold_reason = vm->cold_reason[0] ? vm->cold_reason : NULL};
 	/* Running is what a VM without an agent does from the start. */
