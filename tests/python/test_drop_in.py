@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
+from inspect_ai._util.json import to_json_safe
 from inspect_ai.util import SandboxEnvironmentSpec
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
+from inspect_moat import MoatSandboxEnvironmentConfig
 from proxmoxsandbox._proxmox_sandbox_environment import (
     ProxmoxSandboxEnvironment,
     ProxmoxSandboxEnvironmentConfig,
@@ -191,6 +194,46 @@ def test_proxmox_configuration_is_hashable_and_survives_a_log() -> None:
     assert hash(config) == hash(full_config())
     spec = SandboxEnvironmentSpec("proxmox", config)
     assert SandboxEnvironmentSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def of_log(provider: str, config: BaseModel) -> Any:
+    """What a retry reads: Inspect writes all fields but those that are None."""
+    text = to_json_safe(SandboxEnvironmentSpec(provider, config))
+    return SandboxEnvironmentSpec.model_validate_json(text).config
+
+
+@pytest.mark.parametrize(
+    ("provider", "config"),
+    [
+        ("moat", MoatSandboxEnvironmentConfig()),
+        ("moat", MoatSandboxEnvironmentConfig(networks="none")),
+        ("moat", MoatSandboxEnvironmentConfig(networks=None)),
+        ("proxmox", ProxmoxSandboxEnvironmentConfig()),
+        ("proxmox", ProxmoxSandboxEnvironmentConfig(sdn_config=None)),
+        ("proxmox", full_config()),
+        ("vagrant", VagrantSandboxEnvironmentConfig()),
+        ("vagrant", VagrantSandboxEnvironmentConfig(vagrant_dir="lab")),
+        ("vagrant", VagrantSandboxEnvironmentConfig(vagrant_dir="lab", vagrantfile_path="other")),
+    ],
+)
+def test_a_configuration_from_a_log_means_the_same(
+    provider: str, config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meant = config.to_spec()
+    assert type(config).model_validate(config.model_dump()).to_spec() == meant
+    # what the environment said when the eval was started is in the log
+    monkeypatch.setenv("VAGRANTFILE_PATH", "elsewhere")
+    assert of_log(provider, config).to_spec() == meant
+
+
+def test_a_vagrantfile_of_the_environment_is_still_meant_after_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VAGRANTFILE_PATH", "other")
+    config = VagrantSandboxEnvironmentConfig(vagrant_dir="lab")
+    monkeypatch.delenv("VAGRANTFILE_PATH")
+    assert config.to_spec()["native"]["vagrantfile"] == str(Path("other").absolute())
+    assert of_log("vagrant", config).to_spec() == config.to_spec()
 
 
 def test_secrets_are_not_printed() -> None:

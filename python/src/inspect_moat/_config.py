@@ -20,9 +20,11 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    SerializerFunctionWrapHandler,
     Tag,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
@@ -69,6 +71,17 @@ class SpecModel(BaseModel):
     def __hash__(self) -> int:
         # pydantic's own hash fails on fields that hold a dict
         return hash((type(self), self.model_dump_json()))
+
+
+def with_none(
+    model: BaseModel, field: str, serialize: SerializerFunctionWrapHandler
+) -> dict[str, Any]:
+    """The model as it is written down, with a field whose None is not its default.
+
+    Inspect's logs leave out what is None. What is read from one would have the default instead.
+    """
+    written: dict[str, Any] = serialize(model)
+    return {**written, field: None} if getattr(model, field) is None else written
 
 
 class OneOf(BaseModel):
@@ -321,6 +334,10 @@ class MoatSandboxEnvironmentConfig(SpecModel):
             vnets = vnet_views("networks.vnets", self.networks.vnets)
         check_sandbox([_vm_view(i, vm) for i, vm in enumerate(self.vms)], vnets)
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return with_none(self, "networks", serialize)
 
     def to_spec(self) -> dict[str, Any]:
         """The specification for the daemon. Paths become absolute: it has another directory."""

@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inspect_ai._util.error import PrerequisiteError
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 
 from ._checks import NicView, VmView, check_sandbox, vnet_views
-from ._config import Address, BuiltIn, HealthCheck, OneOf, OsType, VmName
+from ._config import Address, BuiltIn, HealthCheck, OneOf, OsType, VmName, with_none
 
 DEFAULT_PORT = 8006
 # Sandboxes to ask for at once on a server that does not say how many it takes: it lets in as many
@@ -167,6 +175,10 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
         names = self.vm_names()
         check_sandbox([_vm_view(i, names[i], vm) for i, vm in enumerate(self.vms_config)], vnets)
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return with_none(self, "sdn_config", serialize)
 
     def vm_names(self) -> tuple[str, ...]:
         """The names of the VMs in their order, with one made up for those that have none."""

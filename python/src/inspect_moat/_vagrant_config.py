@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+DEFAULT_PATH = "./Vagrantfile"
+
 
 class VagrantSandboxEnvironmentConfig(BaseModel):
     """A sandbox that a Vagrantfile describes.
@@ -15,14 +17,15 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
         vagrantfile_path: its path; $VAGRANTFILE_PATH or ./Vagrantfile if left out.
         primary_vm_name: the VM that is Inspect's default sandbox; the first one if left out.
         vagrantfile_env_vars: what the Vagrantfile finds in ENV; a dict is fine. Not for the VMs.
-        vagrant_dir: a directory to copy beside the Vagrantfile, for files that it refers to.
+        vagrant_dir: a directory to copy beside the Vagrantfile, for files that it refers to. The
+            Vagrantfile is the one in there, unless `vagrantfile_path` names another.
         provider: as in `vagrant up --provider`; Vagrant's own choice if left out.
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     vagrantfile_path: str = Field(
-        default_factory=lambda: os.environ.get("VAGRANTFILE_PATH", "./Vagrantfile")
+        default_factory=lambda: os.environ.get("VAGRANTFILE_PATH", DEFAULT_PATH)
     )
     primary_vm_name: str | None = None
     vagrantfile_env_vars: tuple[tuple[str, str], ...] = Field(default=(), repr=False)
@@ -36,8 +39,8 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
 
     def vagrantfile(self) -> str:
         """The absolute path: the daemon has another working directory."""
-        given = "vagrantfile_path" in self.model_fields_set or "VAGRANTFILE_PATH" in os.environ
-        if self.vagrant_dir is not None and not given:
+        # By value, not by who set it: a log has all fields, whether they were given or not.
+        if self.vagrant_dir is not None and self.vagrantfile_path == DEFAULT_PATH:
             return os.path.join(os.path.abspath(self.vagrant_dir), "Vagrantfile")
         return os.path.abspath(self.vagrantfile_path)
 
