@@ -35,7 +35,7 @@ int agent_take_input(const struct op *op, const struct guest_io *io, struct buf 
 	if (ended < 0)
 		return -1;
 	if (!ended || ret->len > INPUT_MAX)
-		return err_set(e, ERR_LIMIT,
+		return guest_too_large(e,
 			"more than %d bytes of input do not pass through the plain guest agent",
 			INPUT_MAX);
 	return 0;

@@ -90,7 +90,7 @@ int win_put_script(struct agent *w, const struct op *op, const char *id, const s
 		buf_add(&text, buf_data(body), body->len, e) < 0)
 		return -1;
 	if (text.len > qga_write_max(w->q))
-		return err_set(e, ERR_LIMIT,
+		return guest_too_large(e,
 			"the command and its variables are too long for a Windows guest: %zu bytes",
 			text.len);
 	wincmd_temp_path(id, "cmd", path);

@@ -13,7 +13,7 @@ static int check_strings(const char *const *list, const char *too_long, size_t *
 	for (; list && *list; list++) {
 		*used += strlen(*list) + 1;
 		if (*used > WIRE_STRINGS_MAX)
-			return err_set(e, ERR_LIMIT, "%s", too_long);
+			return guest_too_large(e, "%s", too_long);
 	}
 	return 0;
 }

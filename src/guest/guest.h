@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 
 #include "guest/hostkey.h"
@@ -156,6 +157,9 @@ struct guest {
 };
 const char *guest_way(const struct guest *g); /* "runner" or "agent" */
 void guest_free(struct guest *g);             /* NULL is fine */
+
+/* ERR_LIMIT about what was to go into the guest: E2BIG tells it from what would have come out. */
+#define guest_too_large(e, ...) (err_set(e, ERR_LIMIT, __VA_ARGS__), (e)->sys = E2BIG, -1)
 
 /*
  * For the ways in: an errno that the guest reported for a file. what: whose it is; text: the

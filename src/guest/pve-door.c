@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guest/guest.h"
 #include "util/auto.h"
 #include "util/str.h"
 #include "util/strv.h"
@@ -171,7 +172,7 @@ static int exec_once(struct pve_door *d, const struct op *op, const struct strv 
 	if (fits(command, input))
 		return start_plain(d->agent, op, command, input, ret_pid, e);
 	if (d->windows)
-		return err_set(e, ERR_LIMIT,
+		return guest_too_large(e,
 			"at most %d bytes of arguments and %d of input, without NUL, reach a "
 			"Windows guest",
 			PVE_ARGS_MAX, PVE_INPUT_MAX);

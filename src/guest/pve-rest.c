@@ -174,7 +174,7 @@ static int collect_input(const struct asking *a, struct err *e)
 	if (collect(a, a->split ? WRITE_CHUNK : PVE_PIECES_MAX + 1, e) < 0)
 		return -1;
 	if (!a->split && (!in->ended || in->ahead.len > PVE_PIECES_MAX))
-		return err_set(e, ERR_LIMIT,
+		return guest_too_large(e,
 			"more than %d bytes of input do not pass through the guest agent, and the "
 			"VM has no drive for a disc; write them to a file first",
 			PVE_PIECES_MAX);

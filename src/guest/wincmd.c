@@ -139,7 +139,7 @@ static int add_program(struct buf *b, const char *name, struct err *e)
 static int end_line(struct buf *b, size_t start, struct err *e)
 {
 	if (b->len - start > LINE_MAX_BYTES)
-		return err_set(e, ERR_LIMIT,
+		return guest_too_large(e,
 			"a command of %zu characters is too long for cmd in the Windows guest",
 			b->len - start);
 	return buf_add_str(b, "\r\n", e);

@@ -46,8 +46,9 @@ class Peer:
     async def result(self, id: int, **result: Any) -> None:
         await self.send({"type": "result", "id": id, "result": result})
 
-    async def error(self, id: int, kind: str, message: str) -> None:
-        await self.send({"type": "error", "id": id, "error": {"kind": kind, "message": message}})
+    async def error(self, id: int, kind: str, message: str, **more: Any) -> None:
+        error = {"kind": kind, "message": message, **more}
+        await self.send({"type": "error", "id": id, "error": error})
 
 
 Handler = Callable[[Peer, Message], Coroutine[Any, Any, None]]

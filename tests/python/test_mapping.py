@@ -11,8 +11,10 @@ from inspect_ai.util._sandbox.limits import override_max_read_file_size
 
 from inspect_moat._client import Reply
 from inspect_moat._errors import (
+    LimitError,
     MoatError,
     to_exception,
+    to_exec_exception,
     to_read_exception,
     to_vm_exception,
     to_write_exception,
@@ -35,15 +37,28 @@ LIMIT = 10 * 1024 * 1024
         ("unsupported", NotImplementedError),
         ("backend", RuntimeError),
         ("internal", RuntimeError),
-        ("limit", OutputLimitExceededError),
+        ("limit", LimitError),
         ("something new", RuntimeError),
     ],
 )
 def test_kinds(kind: str, wanted: type[Exception]) -> None:
     exception = to_exception(MoatError(kind, "the reason"))
     assert type(exception) is wanted
-    if kind != "limit":
-        assert "the reason" in str(exception)
+    assert "the reason" in str(exception)
+
+
+def test_only_limits_of_output_are_output_limits() -> None:
+    full = MoatError("limit", "the disk is full")
+    assert isinstance(to_exec_exception(full), OutputLimitExceededError)
+    assert isinstance(to_read_exception(full, "f"), OutputLimitExceededError)
+    for exception in (
+        to_exception(full),
+        to_vm_exception(full),
+        to_write_exception(full, "f"),
+        to_exec_exception(MoatError("limit", "the disk is full", errno.ENOSPC)),
+    ):
+        assert isinstance(exception, RuntimeError)
+        assert str(exception) == "the disk is full"
 
 
 def test_a_sandbox_that_is_gone_is_unavailable() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
+from inspect_ai.tool import ToolError
 from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
 
-from inspect_moat import MoatSandboxEnvironment
+from inspect_moat import MoatSandboxEnvironment, restore_snapshot, save_snapshot
 from inspect_moat._connect import connect
 from inspect_moat._errors import MoatError
 from inspect_moat._running import running_sandboxes
@@ -249,3 +251,42 @@ async def test_a_file_larger_than_asked_for_is_refused(runtime_dir: Path) -> Non
         environments = await MoatSandboxEnvironment.sample_init("task", None, {})
         with override_sandbox_output_limit(4), pytest.raises(OutputLimitExceededError):
             await environments["default"].read_file("f")
+
+
+async def test_a_full_disk_is_no_output_limit(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(peer: Peer, message: Message) -> None:
+        if message["op"] == "up":
+            await peer.result(message["id"], **BOX)
+        else:
+            await peer.error(message["id"], "limit", "the disk is full")
+
+    async with rogue_daemon(runtime_dir, full):
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        vm = environments["default"].as_type(MoatSandboxEnvironment)
+        for step in (vm.create_snapshot("a"), vm.restore_snapshot("a"), vm.fork(2)):
+            with pytest.raises(RuntimeError, match=r"^the disk is full$"):
+                await step
+        monkeypatch.setattr("inspect_moat._tools.sandbox", lambda: vm)
+        for tool in (save_snapshot(), restore_snapshot()):
+            with pytest.raises(ToolError, match="the disk is full"):
+                await tool(name="a")
+
+
+async def test_a_command_too_large_for_the_guest_is_an_ordinary_failure(runtime_dir: Path) -> None:
+    async def refuse(peer: Peer, message: Message) -> None:
+        if message["op"] == "up":
+            await peer.result(message["id"], **BOX)
+        elif message["args"]["argv"] == ["long"]:
+            await peer.error(message["id"], "limit", "a command of 9 MB", errno=errno.E2BIG)
+        else:
+            await peer.error(message["id"], "limit", "it wrote more than the agent keeps")
+
+    async with rogue_daemon(runtime_dir, refuse):
+        vm = (await MoatSandboxEnvironment.sample_init("task", None, {}))["default"]
+        result = await vm.exec(["long"])
+        assert not result.success
+        assert "a command of 9 MB" in result.stderr
+        with pytest.raises(OutputLimitExceededError):
+            await vm.exec(["talkative"])

@@ -209,6 +209,7 @@ static void test_request(void)
 	huge[WIRE_STRINGS_MAX] = 0;
 	req.argv = long_argv;
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) < 0 && e.kind == ERR_LIMIT);
+	OK(e.sys == E2BIG);
 	STR_IS(e.msg, "command line too long");
 	guest_free(g);
 	peer_join(&p);

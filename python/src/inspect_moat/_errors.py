@@ -29,6 +29,10 @@ class MoatNotInstalledError(RuntimeError):
     """The moat binary, or the daemon that it should have started, is not there."""
 
 
+class LimitError(RuntimeError):
+    """Something does not fit: a snapshot on the disk, a command into what the agent takes."""
+
+
 def to_exception(error: MoatError) -> Exception:
     """The exception for a failure of an operation that is not about one file."""
     if error.kind == "unavailable":
@@ -44,7 +48,7 @@ def to_exception(error: MoatError) -> Exception:
     if error.kind == "unsupported":
         return NotImplementedError(error.message)
     if error.kind == "limit":
-        return OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, None)
+        return LimitError(error.message)
     if error.kind == "internal":
         return RuntimeError(f"moat has a bug: {error.message}")
     return RuntimeError(error.message)
@@ -55,6 +59,14 @@ def to_vm_exception(error: MoatError) -> Exception:
     if error.kind == "not_found":
         return SandboxUnavailableError(error.message)
     return to_exception(error)
+
+
+def to_exec_exception(error: MoatError) -> Exception:
+    """The exception for a command that was sent to a VM."""
+    if error.kind == "limit" and error.errno is None:
+        # with an errno it is about the command, or about something else on this host
+        return OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, None)
+    return to_vm_exception(error)
 
 
 def to_read_exception(error: MoatError, file: str) -> Exception:

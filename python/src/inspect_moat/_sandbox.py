@@ -33,8 +33,8 @@ from ._errors import (
     MoatError,
     MoatNotInstalledError,
     to_exception,
+    to_exec_exception,
     to_read_exception,
-    to_vm_exception,
     to_write_exception,
 )
 from ._labels import cleanup_labels, sample_labels
@@ -297,7 +297,9 @@ class VmSandboxEnvironment(SandboxEnvironment):
         except MoatError as ex:
             if ex.kind == "timeout":
                 raise timeout_error(timeout, "") from ex
-            raise to_vm_exception(ex) from ex
+            if ex.kind == "limit" and ex.errno == errno.E2BIG:
+                return refused(f"{command}: {ex.message}")
+            raise to_exec_exception(ex) from ex
         return to_exec_result(reply, command, user, timeout, output_max)
 
     async def _exec_with_retries(

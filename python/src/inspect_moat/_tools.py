@@ -3,6 +3,7 @@
 from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import sandbox
 
+from ._errors import LimitError
 from ._sandbox import VmSandboxEnvironment
 
 
@@ -18,7 +19,7 @@ def save_snapshot() -> Tool:
         """
         try:
             await sandbox().as_type(VmSandboxEnvironment).create_snapshot(name)
-        except (NotImplementedError, ValueError) as ex:
+        except (NotImplementedError, ValueError, LimitError) as ex:
             raise ToolError(str(ex)) from ex
         return f"saved as {name}"
 
@@ -37,7 +38,7 @@ def restore_snapshot() -> Tool:
         """
         try:
             await sandbox().as_type(VmSandboxEnvironment).restore_snapshot(name)
-        except (NotImplementedError, LookupError, ValueError) as ex:
+        except (NotImplementedError, LookupError, ValueError, LimitError) as ex:
             raise ToolError(str(ex)) from ex
         return f"everything is as it was when {name} was saved"
 
