@@ -6,7 +6,8 @@ static int cmd_gc_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
 	json_t *args = json_object();
-	const json_t *text, *removed;
+	const json_t *text, *removed, *failed;
+	enum exit_code code;
 	size_t i;
 
 	if (access_add(args, e) < 0) {
@@ -15,18 +16,29 @@ static int cmd_gc_run(struct cli *cli, struct err *e)
 	}
 	if (cli_ask(cli, "gc", args, &result, e) < 0)
 		return -1;
-	if (cli->json)
-		return print_json(&cli->screen, result, e);
 	removed = json_object_get(result, "removed");
+	failed = json_object_get(result, "failed");
+	code = json_array_size(failed) ? EXIT_FAILED : EXIT_OK;
+	if (cli->json)
+		return print_json(&cli->screen, result, e) < 0 ? -1 : (int)code;
 	json_array_foreach(removed, i, text)
 	{
 		auto_free char *safe = text_safe(json_string_value(text));
 
 		printf("removed %s\n", safe ? safe : "");
 	}
-	if (json_array_size(removed) == 0)
+	fflush(stdout); /* what went well comes first, wherever both are shown */
+	json_array_foreach(failed, i, text)
+	{
+		const char *why = json_string_value(text);
+		struct err one;
+
+		err_set(&one, ERR_BACKEND, "not removed: %s", why ? why : "");
+		cli_complain(cli, &one);
+	}
+	if (json_array_size(removed) == 0 && code == EXIT_OK)
 		cli_note(cli, "nothing was left over");
-	return EXIT_OK;
+	return (int)code;
 }
 
 const struct cmd cmd_gc = {
@@ -35,7 +47,8 @@ const struct cmd cmd_gc = {
 	.synopsis = "",
 	.summary = "remove what crashes left behind, and say what it was",
 	.about = "The daemon does the same whenever it starts. Sandboxes in use are not touched. "
-		 "Servers\nthat PROXMOX_HOST or PROXMOX_CONFIG_FILE name are looked at, too.",
+		 "Servers\nthat PROXMOX_HOST or PROXMOX_CONFIG_FILE name are looked at, too. What "
+		 "cannot be\nremoved is named, and makes the exit code 1.",
 	.examples = "  moat gc",
 	.flags = CMD_JSON,
 	.run = cmd_gc_run,

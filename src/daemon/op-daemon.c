@@ -49,9 +49,18 @@ int handle_doctor(struct request *rq, json_t **ret, struct err *e)
 	return json_make(ret, e, "{s:O}", "checks", checks);
 }
 
-static void add_line(void *arg, const char *text)
+struct collection {
+	json_t *removed, *failed; /* lines of text */
+};
+
+static void add_removed(void *arg, const char *text)
 {
-	json_array_append_new(arg, json_text(text));
+	json_array_append_new(((struct collection *)arg)->removed, json_text(text));
+}
+
+static void add_failed(void *arg, const char *why)
+{
+	json_array_append_new(((struct collection *)arg)->failed, json_text(why));
 }
 
 /*
@@ -79,24 +88,31 @@ static int enter_access(struct request *rq, json_t *access, struct err *e)
 	return drv->ops->pool(drv, &rq->op, args, &ignored, e);
 }
 
+/* One thing that will not go is no reason to keep the others, nor to be silent about them. */
 int handle_gc(struct request *rq, json_t **ret, struct err *e)
 {
-	auto_json json_t *lines = json_array(), *before = NULL;
-	struct reclaim_req req = {.said = add_line, .arg = lines};
+	auto_json json_t *removed = json_array(), *failed = json_array(), *before = NULL;
+	struct collection c = {.removed = removed, .failed = failed};
+	struct reclaim_req req = {.said = add_removed, .stays = add_failed, .arg = &c};
 	json_t *access = NULL;
 
-	if (json_get(rq->args, "args", e, "{s?o}", "access", &access) < 0 ||
-		(access && enter_access(rq, access, e) < 0))
+	if (json_get(rq->args, "args", e, "{s?o}", "access", &access) < 0)
 		return -1;
+	if (access && enter_access(rq, access, e) < 0)
+		add_failed(&c, e->msg);
 	/* What the start began in the background is over when we have had our turn. */
-	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0 ||
-		store_gc(rq->daemon->store, &rq->op, add_line, lines, e) < 0 ||
-		templates_drop_stale(rq->daemon, add_line, lines, e) < 0)
+	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0)
+		add_failed(&c, e->msg);
+	if (store_gc(rq->daemon->store, &rq->op, add_removed, &c, e) < 0)
+		add_failed(&c, e->msg);
+	if (templates_drop_stale(rq->daemon, add_removed, &c, e) < 0)
+		add_failed(&c, e->msg);
+	if (op_check(&rq->op, e) < 0)
 		return -1;
 	before = take_start_lines(rq->daemon);
-	if (json_array_extend(before, lines) < 0)
+	if (json_array_extend(before, removed) < 0)
 		return err_oom(e);
-	return json_make(ret, e, "{s:O}", "removed", before);
+	return json_make(ret, e, "{s:O, s:O}", "removed", before, "failed", failed);
 }
 
 int handle_pool(struct request *rq, json_t **ret, struct err *e)

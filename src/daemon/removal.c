@@ -124,10 +124,8 @@ int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
 struct reclaim {
 	struct daemon *d;
 	const struct op *op;
-	void (*said)(void *arg, const char *text);
-	void *said_arg;
+	const struct reclaim_req *req;
 	struct strv sandboxes; /* ids whose rows are done with */
-	enum reclaim_when when;
 	bool failed;
 	struct err first;
 };
@@ -135,6 +133,10 @@ struct reclaim {
 static void note_failure(struct reclaim *r, const struct err *e)
 {
 	log_err(r->op, LOG_ERROR, e, "cannot reclaim");
+	if (r->req->stays) {
+		r->req->stays(r->req->arg, e->msg);
+		return;
+	}
 	if (!r->failed)
 		r->first = *e;
 	r->failed = true;
@@ -142,7 +144,7 @@ static void note_failure(struct reclaim *r, const struct err *e)
 
 static bool is_due(const struct reclaim *r, const struct driver *drv)
 {
-	switch (r->when) {
+	switch (r->req->when) {
 	case RECLAIM_AT_START:
 		return drv->ops->on_this_host;
 	case RECLAIM_AFTER_START:
@@ -162,23 +164,24 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 
 	if (registry_has(r->d->registry, t->sandbox))
 		return 0;
+	named = strcmp(t->ref, t->sandbox) != 0; /* by more than its sandbox */
+	if (str_printf(&text, e, "%s of sandbox %s%s%s", t->kind, t->sandbox, named ? ": " : "",
+		    named ? t->ref : "") < 0)
+		return -1;
 	if (daemon_driver(r->d, t->driver, &drv, e) < 0) {
-		err_wrap(e, "%s %s", t->kind, t->ref);
+		err_wrap(e, "%s", text);
 		note_failure(r, e);
 		return 0;
 	}
 	if (!is_due(r, drv))
 		return 0;
 	if (drv->ops->reclaim(drv, r->op, t, e) < 0 || journal_gone(r->d->journal, t->row, e) < 0) {
+		err_wrap(e, "%s", text);
 		note_failure(r, e);
 		return 0;
 	}
-	named = strcmp(t->ref, t->sandbox) != 0; /* by more than its sandbox */
-	if (str_printf(&text, e, "%s of sandbox %s%s%s", t->kind, t->sandbox, named ? ": " : "",
-		    named ? t->ref : "") < 0)
-		return -1;
 	log_msg(r->op, LOG_INFO, "reclaimed %s", text);
-	r->said(r->said_arg, text);
+	r->req->said(r->req->arg, text);
 	return 0;
 }
 
@@ -202,13 +205,12 @@ static void swept(void *arg, const char *what)
 	struct reclaim *r = arg;
 
 	log_msg(r->op, LOG_INFO, "removed %s, which no journal knew", what);
-	r->said(r->said_arg, what);
+	r->req->said(r->req->arg, what);
 }
 
 int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req *req, struct err *e)
 {
-	struct reclaim r = {
-		.d = d, .op = op, .said = req->said, .said_arg = req->arg, .when = req->when};
+	struct reclaim r = {.d = d, .op = op, .req = req};
 	int rc = -1;
 
 	if (turn_take(&d->reclaiming, op, e) < 0)
@@ -225,7 +227,7 @@ int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req 
 
 		if (drv && drv->ops->sweep && is_due(&r, drv) &&
 			drv->ops->sweep(drv, op, known_sandbox, swept, &r, e) < 0)
-			goto out;
+			note_failure(&r, e);
 	}
 	if (r.failed)
 		*e = r.first;

@@ -12,6 +12,9 @@ int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
 
 struct reclaim_req {
 	void (*said)(void *arg, const char *text); /* hears a line for each thing */
+	/* Hears, of each that would not go, why. Then that is no failure of the whole. NULL: it is.
+	 */
+	void (*stays)(void *arg, const char *why);
 	void *arg;
 	enum reclaim_when {
 		RECLAIM_ALL,
@@ -24,8 +27,8 @@ struct reclaim_req {
 };
 /*
  * Removes what the journal knows of sandboxes that are not in the registry, and what drivers find
- * of ours besides; one caller at a time, the others wait. Fails with the first thing that would not
- * go, after trying all.
+ * of ours besides; one caller at a time, the others wait. Tries all, and then fails with the first
+ * thing that would not go, unless somebody heard of each.
  */
 int reclaim_run(
 	struct daemon *d, const struct op *op, const struct reclaim_req *req, struct err *e);

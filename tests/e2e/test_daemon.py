@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -595,3 +596,29 @@ def test_gc_says_what_it_removed(home: Home) -> None:
     assert f"state/sandboxes/{box}" in said
     home.assert_nothing_left()
     assert box not in home.ok("gc"), "it is told once"
+
+
+def test_gc_removes_the_rest_when_something_will_not_go(home: Home) -> None:
+    box = home.up()
+    home.kill_daemon()
+    journal = home.dir / "state" / "journal.db"
+    riddle = (box, "qemu", "riddle", "of the sphinx", "done")
+    with contextlib.closing(sqlite3.connect(journal)) as db, db:
+        db.execute(
+            "INSERT INTO thing(sandbox, driver, kind, ref, state) VALUES (?, ?, ?, ?, ?)", riddle
+        )
+    done = home.run("gc")
+    assert done.returncode == 1
+    assert f"state/sandboxes/{box}" in done.stdout
+    why = f"riddle of sandbox {box}: of the sphinx: the qemu driver knows no"
+    assert f"moat: not removed: {why}" in done.stderr
+    again = home.run("gc", "--json")
+    assert again.returncode == 1, "it stays in the journal"
+    answer = json.loads(again.stdout)
+    assert answer["removed"] == []
+    assert [why in text for text in answer["failed"]] == [True]
+    home.ok("serve", "--stop")
+    with contextlib.closing(sqlite3.connect(journal)) as db, db:
+        db.execute("DELETE FROM thing WHERE kind = 'riddle'")
+    home.ok("gc")
+    home.assert_nothing_left()

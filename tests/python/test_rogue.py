@@ -14,9 +14,16 @@ from inspect_ai.tool import ToolError
 from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
 
-from inspect_moat import MoatSandboxEnvironment, restore_snapshot, save_snapshot
+from inspect_moat import (
+    MoatSandboxEnvironment,
+    ProxmoxSandboxEnvironment,
+    VmSandboxEnvironment,
+    restore_snapshot,
+    save_snapshot,
+)
 from inspect_moat._connect import connect
 from inspect_moat._errors import MoatError
+from inspect_moat._providers import VagrantSandboxEnvironment
 from inspect_moat._running import running_sandboxes
 from inspect_moat._wire import Message
 from rogue_daemon import PATIENCE, Peer, RogueDaemon, rogue_daemon
@@ -290,3 +297,56 @@ async def test_a_command_too_large_for_the_guest_is_an_ordinary_failure(runtime_
         assert "a command of 9 MB" in result.stderr
         with pytest.raises(OutputLimitExceededError):
             await vm.exec(["talkative"])
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "part"])
+@pytest.mark.parametrize("provider", [VagrantSandboxEnvironment, ProxmoxSandboxEnvironment])
+async def test_cleanup_removes_sandboxes_although_leftovers_stay(
+    runtime_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+    provider: type[VmSandboxEnvironment],
+    whole: bool,
+) -> None:
+    async def stubborn(peer: Peer, message: Message) -> None:
+        if message["op"] == "rm":
+            await peer.result(message["id"], removed=["3f9a1c20"])
+        elif whole:
+            await peer.error(message["id"], "backend", "dir of sandbox 77: busy")
+        else:
+            lines = {"removed": ["dir of sandbox 11"], "failed": ["dir of sandbox 77: busy"]}
+            await peer.result(message["id"], **lines)
+
+    async with rogue_daemon(runtime_dir, stubborn) as daemon:
+        with pytest.raises(SystemExit) as caught:
+            await provider.cli_cleanup(None)
+    assert caught.value.code == 1
+    assert [message["op"] for message in daemon.seen if "op" in message] == ["gc", "rm"]
+    said = capsys.readouterr()
+    assert "Removed 1 sandbox(es): 3f9a1c20\n" in said.out
+    assert ("Removed dir of sandbox 11\n" in said.out) is not whole
+    assert "dir of sandbox 77: busy" in said.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [({"removed": ["dir of sandbox 77"]}, 0), ({"failed": ["dir of sandbox 77: busy"]}, 1)],
+)
+async def test_cleanup_of_one_that_only_left_something(
+    runtime_dir: Path, capsys: pytest.CaptureFixture[str], lines: Message, code: int
+) -> None:
+    async def crashed(peer: Peer, message: Message) -> None:
+        if message["op"] == "rm":
+            await peer.error(message["id"], "not_found", "no sandbox 77")
+        else:
+            await peer.result(message["id"], **lines)
+
+    async with rogue_daemon(runtime_dir, crashed):
+        try:
+            await VagrantSandboxEnvironment.cli_cleanup("77")
+            ended = 0
+        except SystemExit as ex:
+            ended = int(str(ex.code))
+    assert ended == code
+    said = capsys.readouterr()
+    assert ("Removed 1 sandbox(es): 77\n" in said.out) is (code == 0)
+    assert ("busy" in said.err) is (code == 1)

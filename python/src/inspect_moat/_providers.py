@@ -92,10 +92,9 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    async def remove_leftovers(cls, connection: Connection) -> list[str]:
+    async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
         args = {"access": cls.access(ProxmoxSandboxEnvironmentConfig())} if load_instances() else {}
-        reply = await connection.request("gc", args)
-        return [str(line) for line in reply.result.get("removed", [])]
+        return (await connection.request("gc", args)).result
 
     @classmethod
     @override
@@ -156,9 +155,8 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    async def remove_leftovers(cls, connection: Connection) -> list[str]:
-        reply = await connection.request("gc", {})
-        return [str(line) for line in reply.result.get("removed", [])]
+    async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
+        return (await connection.request("gc", {})).result
 
     async def vagrant_ssh_command(self) -> str:
         """The `vagrant ssh` for this machine, for whoever prefers it to `moat shell`."""

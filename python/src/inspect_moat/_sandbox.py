@@ -93,9 +93,9 @@ class VmSandboxEnvironment(SandboxEnvironment):
         return 0
 
     @classmethod
-    async def remove_leftovers(cls, connection: Connection) -> list[str]:
-        """For `inspect sandbox cleanup`: what a crash left and no daemon has any more."""
-        return []
+    async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
+        """For `inspect sandbox cleanup`: the answer of `gc` where that finds what a crash left."""
+        return {}
 
     @classmethod
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
@@ -222,18 +222,25 @@ class VmSandboxEnvironment(SandboxEnvironment):
         )
         try:
             connection = await connect()
-            lines = await cls.remove_leftovers(connection)
-            try:
-                reply = await connection.request("rm", args)
-                removed = reply.result.get("removed", [])
-            except MoatError as ex:
-                removed = [id] if id is not None and any(id in line for line in lines) else []
-                if ex.kind != "not_found" or not removed:
-                    raise
         except (MoatError, MoatNotInstalledError) as ex:
             print(f"moat: {ex}", file=sys.stderr)
             raise SystemExit(1) from None
+        gone, errors = await _leftovers(cls.remove_leftovers(connection))
+        try:
+            reply = await connection.request("rm", args)
+            removed = reply.result.get("removed", [])
+        except MoatError as ex:
+            # an id may be known by what a crash left of the sandbox alone
+            removed = [id] if id is not None and any(id in line for line in gone) else []
+            if ex.kind != "not_found" or not removed:
+                errors.append(ex.message)
+        for line in gone:
+            print(f"Removed {line}")
         print(f"Removed {len(removed)} sandbox(es){': ' if removed else ''}{' '.join(removed)}")
+        for text in errors:
+            print(f"moat: {text}", file=sys.stderr)
+        if errors:
+            raise SystemExit(1)
 
     @classmethod
     @override
@@ -529,6 +536,16 @@ async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
         await step()
     except MoatError as ex:
         logger.debug("moat: after a cancelled up: %s", ex.message)
+
+
+async def _leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """What `gc` removed, and what it could not: that must not keep sandboxes from being removed."""
+    try:
+        answer = await step
+    except MoatError as ex:
+        return [], [ex.message]
+    stayed = [f"not removed: {text}" for text in answer.get("failed", [])]
+    return [str(line) for line in answer.get("removed", [])], stayed
 
 
 async def _remove(entry: RunningSandbox) -> None:
