@@ -38,6 +38,7 @@ from ._checks import (
     normal_mac,
     vnet_views,
 )
+from ._places import Locate
 
 STANDBY_MAX = 64  # the daemon's own limit
 DEFAULT_IMAGE = "debian12"
@@ -339,11 +340,11 @@ class MoatSandboxEnvironmentConfig(SpecModel):
     def _written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return with_none(self, "networks", serialize)
 
-    def to_spec(self) -> dict[str, Any]:
+    def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
         """The specification for the daemon. Paths become absolute: it has another directory."""
         spec = self.model_dump(mode="json", exclude_defaults=True, exclude={"standby"})
         spec["driver"] = self.driver
-        spec["vms"] = [_vm_to_spec(vm) for vm in self.vms]
+        spec["vms"] = [_vm_to_spec(vm, locate) for vm in self.vms]
         return spec
 
     @classmethod
@@ -392,11 +393,11 @@ def describe(error: ValidationError) -> str:
     return "; ".join(lines)
 
 
-def _vm_to_spec(vm: VmConfig) -> dict[str, Any]:
+def _vm_to_spec(vm: VmConfig, locate: Locate) -> dict[str, Any]:
     spec = vm.model_dump(mode="json", exclude_defaults=True)
     spec["name"] = vm.name
     if vm.source.ova is not None:
-        spec["source"] = {"ova": str(vm.source.ova.absolute())}
+        spec["source"] = {"ova": locate(vm.source.ova)}
     if vm.healthcheck is not None:
         spec["healthcheck"] = vm.healthcheck.to_spec()
     return spec

@@ -13,6 +13,7 @@ from typing_extensions import override
 from ._client import Connection
 from ._config import MoatSandboxEnvironmentConfig
 from ._errors import MoatError
+from ._places import Locate, note_start
 from ._proxmox_config import (
     PLACES_UNKNOWN,
     ProxmoxSandboxEnvironmentConfig,
@@ -53,9 +54,9 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
         assert isinstance(config, MoatSandboxEnvironmentConfig)
-        return config.to_spec()
+        return config.to_spec(locate)
 
     @classmethod
     @override
@@ -80,6 +81,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     def default_concurrency(cls) -> int | None:
+        note_start()
         places = [instance.max_sandboxes or PLACES_UNKNOWN for instance in load_instances()]
         return max(1, sum(places))
 
@@ -112,9 +114,9 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
         assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
-        return config.to_spec()
+        return config.to_spec(locate)
 
 
 @sandboxenv(name="vagrant")
@@ -141,11 +143,12 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
+    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
         assert isinstance(config, VagrantSandboxEnvironmentConfig)
-        if not os.path.isfile(config.vagrantfile()):
-            raise ValueError(f"sandbox vagrant: there is no file {config.vagrantfile()}")
-        return config.to_spec()
+        file = config.vagrantfile(locate)
+        if not os.path.isfile(file):
+            raise ValueError(f"sandbox vagrant: there is no file {file}")
+        return config.to_spec(locate)
 
     @classmethod
     @override

@@ -26,6 +26,7 @@ from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 
 from ._checks import NicView, VmView, check_sandbox, vnet_views
 from ._config import Address, BuiltIn, HealthCheck, OneOf, OsType, VmName, with_none
+from ._places import Locate, locate_setting
 
 DEFAULT_PORT = 8006
 # Sandboxes to ask for at once on a server that does not say how many it takes: it lets in as many
@@ -190,13 +191,13 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
             default_given = default_given or vm.is_sandbox
         return tuple(names)
 
-    def to_spec(self) -> dict[str, Any]:
+    def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
         """The specification for the daemon."""
         names = self.vm_names()
         spec: dict[str, Any] = {
             "driver": "proxmox",
             "pool": self.instance_pool_id,
-            "vms": [_vm_to_spec(names[i], vm) for i, vm in enumerate(self.vms_config)],
+            "vms": [_vm_to_spec(names[i], vm, locate) for i, vm in enumerate(self.vms_config)],
             "networks": self.sdn_config,
         }
         if self.sdn_config == "auto":
@@ -212,8 +213,8 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
 def load_instances() -> tuple[ProxmoxInstanceConfig, ...]:
     """The servers that PROXMOX_CONFIG_FILE, or else PROXMOX_HOST and its companions, name."""
     file = os.environ.get("PROXMOX_CONFIG_FILE")
-    if file and os.path.exists(file):
-        with open(file, encoding="utf-8") as stream:
+    if file and os.path.exists(found := locate_setting(file)):
+        with open(found, encoding="utf-8") as stream:
             content = json.load(stream)
         return tuple(ProxmoxInstanceConfig(**entry) for entry in content.get("instances", ()))
     host = os.environ.get("PROXMOX_HOST")
@@ -280,7 +281,7 @@ def _instance_to_json(instance: ProxmoxInstanceConfig) -> dict[str, Any]:
     return entry
 
 
-def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:
+def _vm_to_spec(name: str, vm: VmConfig, locate: Locate) -> dict[str, Any]:
     spec = vm.model_dump(
         mode="json",
         exclude_defaults=True,
@@ -289,7 +290,7 @@ def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:
     )
     source = vm.vm_source_config.model_dump(mode="json", exclude_none=True)
     if vm.vm_source_config.ova is not None:
-        source = {"ova": str(vm.vm_source_config.ova.absolute())}
+        source = {"ova": locate(vm.vm_source_config.ova)}
     spec.update(name=name, source=source)
     if vm.healthcheck is not None:
         spec["healthcheck"] = vm.healthcheck.to_spec()

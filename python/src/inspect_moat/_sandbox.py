@@ -38,6 +38,14 @@ from ._errors import (
     to_write_exception,
 )
 from ._labels import cleanup_labels, sample_labels
+from ._places import (
+    Locate,
+    Places,
+    config_key,
+    note_start,
+    places_of_sample,
+    places_of_task,
+)
 from ._result import refused, timeout_error, to_exec_result
 from ._running import RunningSandbox, running_sandboxes
 from ._standby import end_standby, start_standby
@@ -78,8 +86,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
         raise NotImplementedError
 
     @classmethod
-    def to_spec(cls, config: BaseModel) -> dict[str, Any]:
-        """The sandbox specification for the daemon."""
+    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
+        """The sandbox specification for the daemon, which has another working directory."""
         raise NotImplementedError
 
     @classmethod
@@ -106,10 +114,20 @@ class VmSandboxEnvironment(SandboxEnvironment):
     @classmethod
     @override
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
-        spec = cls._spec(config)
-        cls.access(cls.parse_config(config))  # what is wrong with it is said before the samples
+        places = places_of_task(config)
+        try:
+            parsed, spec = cls._read(config, places)
+        except (ValueError, OSError):
+            if places.unsure:
+                return  # a sample will tell: it knows which file is meant
+            raise
+        if places.start is not None:
+            cls.access(parsed)  # what is wrong with it is said before the samples
         try:
             connection = await connect()
+            if places.unsure:
+                await cls.prepare(connection, spec)
+                return
             try:
                 await _validate(connection, spec)
             except MoatError as ex:
@@ -118,8 +136,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
                 # an image is missing; what else may be wrong is found out when it is there
                 await cls.prepare(connection, spec)
                 await _validate(connection, spec)
-            count = cls.standby(cls.parse_config(config))
-            await start_standby(connection, cls.provider, spec, count)
+            count = cls.standby(parsed)
+            await start_standby(connection, cls.provider, config_key(config), spec, count)
         except MoatError as ex:
             raise PrerequisiteError(f"sandbox {cls.provider}: {ex.message}") from ex
         except MoatNotInstalledError as ex:
@@ -133,10 +151,10 @@ class VmSandboxEnvironment(SandboxEnvironment):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        spec = cls._spec(config)
+        parsed, spec = cls._read(config, places_of_sample(config))
         labels = sample_labels(cls.provider, task_name, metadata)
         args: dict[str, Any] = {"spec": spec, "labels": labels}
-        access = cls.access(cls.parse_config(config))
+        access = cls.access(parsed)
         if access is not None:
             args["access"] = access
         try:
@@ -201,7 +219,6 @@ class VmSandboxEnvironment(SandboxEnvironment):
     async def task_cleanup(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool
     ) -> None:
-        await end_standby(cls.provider, cls._spec(config))
         running = running_sandboxes()
         mine = [entry for entry in running.values() if entry.provider == cls.provider]
         for entry in mine:
@@ -209,8 +226,9 @@ class VmSandboxEnvironment(SandboxEnvironment):
         if cleanup:
             for entry in mine:
                 await _remove(entry)
-            return
-        kept = [entry for entry in mine if await _detach(entry)]
+        kept = [] if cleanup else [entry for entry in mine if await _detach(entry)]
+        # the configuration is not read again: its files may be gone, the sandboxes are not
+        await end_standby(cls.provider, config_key(config))
         if kept:
             print(_kept_notice(cls.provider, kept))
 
@@ -250,6 +268,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
     @classmethod
     @override
     def default_concurrency(cls) -> int | None:
+        note_start()
         return os.cpu_count() or 1
 
     @override
@@ -257,9 +276,13 @@ class VmSandboxEnvironment(SandboxEnvironment):
         return 0.2
 
     @classmethod
-    def _spec(cls, config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
+    def _read(
+        cls, config: SandboxEnvironmentConfigType | None, places: Places
+    ) -> tuple[BaseModel, dict[str, Any]]:
+        """The configuration, and the specification that it stands for."""
         try:
-            return cls.to_spec(cls.parse_config(config))
+            parsed = cls.parse_config(places.locate_file(config))
+            return parsed, cls.to_spec(parsed, places.locate)
         except ValidationError as ex:
             raise ValueError(f"sandbox {cls.provider}: {describe(ex)}") from None
 

@@ -5,7 +5,6 @@ A request keeps them: the daemon removes them when it is cancelled, or when the 
 
 from __future__ import annotations
 
-import json
 from logging import getLogger
 from typing import Any
 
@@ -24,32 +23,33 @@ _Key = tuple[str, str]
 _of_loop: RunVar[dict[_Key, list[Call]]] = RunVar("inspect_moat_standby")
 
 
-def _calls(provider: str, spec: dict[str, Any]) -> list[Call]:
-    """What is under way for a specification.
+def _calls(provider: str, key: str) -> list[Call]:
+    """What is under way for a configuration.
 
-    Inspect has other names for a task at its beginning and at its end.
+    Inspect has other names for a task at its beginning and at its end; and the files that a
+    configuration refers to need not be there any more at the end.
     """
     try:
         all_calls = _of_loop.get()
     except LookupError:
         all_calls = {}
         _of_loop.set(all_calls)
-    return all_calls.setdefault((provider, json.dumps(spec, sort_keys=True)), [])
+    return all_calls.setdefault((provider, key), [])
 
 
 async def start_standby(
-    connection: Connection, provider: str, spec: dict[str, Any], count: int
+    connection: Connection, provider: str, key: str, spec: dict[str, Any], count: int
 ) -> None:
-    """Keep so many ready from now on, until `end_standby`."""
+    """Keep so many ready from now on, until `end_standby` for the same configuration."""
     if count:
         args = {"spec": spec, "count": count, "labels": process_labels(provider)}
         call = await connection.start(Request("standby", args))
-        _calls(provider, spec).append(call)
+        _calls(provider, key).append(call)
 
 
-async def end_standby(provider: str, spec: dict[str, Any]) -> None:
+async def end_standby(provider: str, key: str) -> None:
     """Remove those that nobody took."""
-    calls = _calls(provider, spec)
+    calls = _calls(provider, key)
     if not calls:
         return
     call = calls.pop()

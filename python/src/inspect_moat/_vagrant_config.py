@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ._places import Locate
+
 DEFAULT_PATH = "./Vagrantfile"
 
 
@@ -37,22 +39,22 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
     def _dict_to_pairs(cls, value: Any) -> Any:
         return tuple(value.items()) if isinstance(value, dict) else value
 
-    def vagrantfile(self) -> str:
+    def vagrantfile(self, locate: Locate = os.path.abspath) -> str:
         """The absolute path: the daemon has another working directory."""
         # By value, not by who set it: a log has all fields, whether they were given or not.
         if self.vagrant_dir is not None and self.vagrantfile_path == DEFAULT_PATH:
-            return os.path.join(os.path.abspath(self.vagrant_dir), "Vagrantfile")
-        return os.path.abspath(self.vagrantfile_path)
+            return os.path.join(locate(self.vagrant_dir), "Vagrantfile")
+        return locate(self.vagrantfile_path)
 
-    def to_spec(self) -> dict[str, Any]:
+    def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
         """The specification for the daemon."""
         native: dict[str, Any] = {
-            "vagrantfile": self.vagrantfile(),
+            "vagrantfile": self.vagrantfile(locate),
             "primary_vm": self.primary_vm_name,
             "env": dict(self.vagrantfile_env_vars),
         }
         if self.vagrant_dir is not None:
-            native["vagrant_dir"] = os.path.abspath(self.vagrant_dir)
+            native["vagrant_dir"] = locate(self.vagrant_dir)
         if self.provider is not None:
             native["provider"] = self.provider
         # the Vagrantfile says what VMs there are: the one entry is for the default one
