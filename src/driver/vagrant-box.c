@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "util/auto.h"
 #include "util/lock.h"
@@ -17,6 +19,7 @@
 struct warmer {
 	pthread_t thread;
 	struct op op;
+	int ended; /* eventfd, readable when it has: a join cannot be cancelled */
 	struct vagrant_vm *vm;
 };
 
@@ -36,35 +39,50 @@ static void *warm_main(void *arg)
 	pthread_setname_np(pthread_self(), "moat-vagrant");
 	if (ways_take(&w->vm->ways, &w->op, &g, &ignored) == 0)
 		ways_give(&w->vm->ways, g);
+	eventfd_write(w->ended, 1);
 	return NULL;
 }
 
 static void warm_up(struct ascent *a, struct vagrant_vm *vm)
 {
 	struct warmer *w = &a->warmers[a->n_warmers];
+	auto_fd int ended = -1;
 	struct err ignored;
 
 	if (a->n_warmers == VAGRANT_MACHINES_MAX)
 		return;
-	w->vm = vm;
-	if (op_init(&w->op, a->op->id, vm->boot_timeout, &ignored) < 0)
+	ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ended < 0 || op_init(&w->op, a->op->id, vm->boot_timeout, &ignored) < 0)
 		return;
+	w->vm = vm;
+	w->ended = ended;
 	if (pthread_create(&w->thread, NULL, warm_main, w)) {
 		op_done(&w->op);
 		return;
 	}
+	take_fd(&ended);
 	a->n_warmers++;
 }
 
+/* Lets those finish whose machines will be wanted at once. A machine that nobody will enter may
+ * have no SSH at all. */
 static void cool_down(struct ascent *a, bool cancel)
 {
+	struct err ignored;
+
 	for (unsigned i = 0; i < a->n_warmers; i++) {
 		struct warmer *w = &a->warmers[i];
 
-		if (cancel || op_cancelled(a->op))
+		if (cancel || !w->vm->for_commands ||
+			op_wait_fd(a->op, w->ended, POLLIN, &ignored) < 0)
 			op_cancel(&w->op);
+	}
+	for (unsigned i = 0; i < a->n_warmers; i++) {
+		struct warmer *w = &a->warmers[i];
+
 		pthread_join(w->thread, NULL);
 		op_done(&w->op);
+		close(w->ended);
 	}
 	a->n_warmers = 0;
 }
@@ -175,7 +193,7 @@ int vagrant_box_up(
 	for (unsigned i = 0; i < b->n_vms; i++)
 		vagrant_vm_made(b->vms[i]);
 	cool_down(a, rc < 0);
-	return rc;
+	return rc < 0 ? -1 : op_check(op, e);
 }
 
 int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
@@ -198,7 +216,7 @@ int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
 			return -1;
 		ways_give(&vm->ways, g);
 	}
-	return 0;
+	return op_check(op, e); /* a connection that was there already has asked nobody */
 }
 
 /* ---- snapshots ---- */

@@ -1,0 +1,201 @@
+/* The life of a sandbox of the Vagrant driver, with a script in the place of `vagrant`: what only
+ * goes wrong when a guest does not answer. tests/vagrant has the real one. */
+#include "driver/vagrant-box.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include "tap.h"
+
+#include "scratch.h"
+#include "util/guard.h"
+#include "util/json.h"
+
+#define ID "0123456789"
+
+/* Machines are files of Vagrant's; they are at a port where nobody listens. */
+static const char fake_vagrant[] =
+	"#!/bin/sh\n"
+	"echo \"$*\" >>\"$FAKE/calls\"\n"
+	"case $1 in\n"
+	"up)\n"
+	"\tfor machine in $FAKE_MACHINES; do\n"
+	"\t\tmkdir -p \".vagrant/machines/$machine/fake\"\n"
+	"\t\t>\".vagrant/machines/$machine/fake/id\"\n"
+	"\t\techo \"1,$machine,metadata,provider,fake\"\n"
+	"\t\techo \"1,$machine,moat-ssh,127.0.0.1,$FAKE_PORT,me,/no/key\"\n"
+	"\t\techo \"1,$machine,action,up,end\"\n"
+	"\tdone ;;\n"
+	"ssh-config)\n"
+	"\tif [ \"$2\" = \"$FAKE_OFF\" ]; then\n"
+	"\t\techo \"1,$2,error-exit,Vagrant::Errors::SSHNotReady,it is off\"\n"
+	"\t\texit 1\n"
+	"\tfi\n"
+	"\tprintf '1,%s,ssh-config,Host x\\\\n  HostName 127.0.0.1\\\\n' \"$2\"\n"
+	"\tprintf '  User me\\\\n  Port %s\\\\n  IdentityFile /no/key\\n' \"$FAKE_PORT\" ;;\n"
+	"destroy)\n"
+	"\trm -r .vagrant/machines ;;\n"
+	"esac\n";
+
+static struct driver *driver;
+static struct journal *journal;
+static int taken = -1; /* a port that nobody else gets while we have it */
+static unsigned port;
+
+static void take_port(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(to);
+
+	taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (taken < 0 || bind(taken, (struct sockaddr *)&to, sizeof(to)) < 0 ||
+		getsockname(taken, (struct sockaddr *)&to, &len) < 0)
+		abort();
+	port = ntohs(to.sin_port);
+}
+
+static void begin(void)
+{
+	static char cache[128];
+	static struct paths paths = {.cache = cache};
+	static struct driver_env env = {.paths = &paths,
+		.boot_timeout = 3600,
+		.runner_path = "/no/runner",
+		.helper_path = self};
+	struct err e;
+
+	scratch_begin();
+	take_port();
+	snprintf(cache, sizeof(cache), "%s/cache", scratch);
+	mkdir(at("bin"), 0700);
+	put_file(at("bin/vagrant"), fake_vagrant);
+	chmod(at("bin/vagrant"), 0700);
+	put_file(at("Vagrantfile"), "# not read\n");
+	if (journal_open(at("journal"), &journal, &e) < 0)
+		abort();
+	env.journal = journal;
+	if (driver_vagrant.open(&env, &driver, &e) < 0)
+		abort();
+}
+
+static void end(void)
+{
+	driver_vagrant.close(driver);
+	journal_close(journal);
+	close(taken);
+	scratch_end();
+}
+
+/* ---- a sandbox ---- */
+
+struct making {
+	struct sandbox_spec *spec;
+	json_t *access;
+	struct op op;
+	struct box *box;
+	int rc;
+	struct err e;
+};
+
+/* For a client with these machines. Takes native and vms. */
+static void prepare(struct making *m, const char *machines, json_t *native, json_t *vms)
+{
+	auto_json json_t *spec = NULL;
+	char path[256];
+	struct err e;
+
+	*m = (struct making){0};
+	unlink(at("calls"));
+	snprintf(path, sizeof(path), "%s/bin:%s", scratch, getenv("PATH"));
+	m->access = json_pack("{s:{s:s, s:s, s:s, s:o, s:s}}", "env", "PATH", path, "FAKE", scratch,
+		"FAKE_MACHINES", machines, "FAKE_PORT", json_sprintf("%u", port),
+		"INSPECT_SANDBOX_CACHE_DIR", at("boxes"));
+	json_object_set_new(native, "vagrantfile", json_string(at("Vagrantfile")));
+	spec = json_pack("{s:s, s:o, s:o}", "driver", "vagrant", "native", native, "vms", vms);
+	if (!m->access || !spec || spec_parse(spec, &m->spec, &e) < 0 ||
+		op_init(&m->op, "test", 0, &e) < 0)
+		abort();
+}
+
+static void add_env(struct making *m, const char *name, const char *value)
+{
+	json_object_set_new(json_object_get(m->access, "env"), name, json_string(value));
+}
+
+static void *make_main(void *arg)
+{
+	struct making *m = arg;
+	struct box_request req = {.id = ID, .spec = m->spec, .access = m->access};
+	struct journal_sandbox row = {
+		.id = ID, .driver = "vagrant", .labels = "{}", .spec = "{}", .created = 1};
+
+	m->rc = journal_sandbox_add(journal, &row, &m->e) < 0
+			? -1
+			: driver_vagrant.create(driver, &m->op, &req, &m->box, &m->e);
+	if (m->rc < 0)
+		printf("# %s\n", m->e.msg);
+	return NULL;
+}
+
+static void done(struct making *m)
+{
+	struct op op = op_for_cleanup(60);
+	struct err e;
+
+	if (m->box)
+		OK(driver_vagrant.destroy(driver, &op, m->box, &e) == 0);
+	OK(entries_in(at("boxes")) == 0);
+	spec_free(m->spec);
+	json_decref(m->access);
+	op_done(&m->op);
+}
+
+static bool was_called(const char *verb)
+{
+	auto_free char *calls = get_file(at("calls"));
+
+	return calls && strstr(calls, verb);
+}
+
+/* ---- the tests ---- */
+
+/* Vagrant has finished, but nobody gets in: that can take as long as a machine may take to boot. */
+static void test_cancelled_while_connecting(void)
+{
+	struct making m;
+	pthread_t thread;
+
+	prepare(&m, "web", json_object(), json_pack("[{}]"));
+	if (pthread_create(&thread, NULL, make_main, &m))
+		abort();
+	OK(EVENTUALLY(was_called("ssh-config")));
+	op_cancel(&m.op);
+	pthread_join(thread, NULL);
+	OK(m.rc < 0 && m.e.kind == ERR_CANCELLED);
+	OK(was_called("destroy -f"));
+	done(&m);
+}
+
+/* The one that is for commands is off, which ends it all; the other never answers. */
+static void test_nobody_waits_for_a_machine_that_only_runs(void)
+{
+	struct making m;
+
+	prepare(&m, "web db", json_object(),
+		json_pack("[{s:s}, {s:s, s:b}]", "name", "web", "name", "db", "is_sandbox", 0));
+	add_env(&m, "FAKE_OFF", "web");
+	make_main(&m);
+	OK(m.rc < 0 && strstr(m.e.msg, "VM web is not running"));
+	done(&m);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "guard") == 0)
+		return guard_main(argc - 1, argv + 1);
+	begin();
+	test_cancelled_while_connecting();
+	test_nobody_waits_for_a_machine_that_only_runs();
+	end();
+	return tap_done();
+}
