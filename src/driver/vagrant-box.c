@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/lock.h"
 #include "util/str.h"
 
 #define UP_GRACE       60.0 /* seconds for an interrupted `up` to destroy what it has made */
@@ -202,12 +201,7 @@ int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
 		struct vagrant_vm *vm = b->vms[i];
 		struct guest *g;
 
-		{
-			/* What was seen of it while it was being made does not count. */
-			auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-			if (vm->state == BOX_VM_DEAD)
-				vm->state = BOX_VM_STARTING;
-		}
+		vagrant_vm_revive(vm); /* what was seen of it while it was made does not count */
 		vagrant_ssh_keep(vm, op);
 		if (!b->spec->vms[i].is_sandbox)
 			continue;
@@ -263,6 +257,8 @@ static int run_snapshot(
 			return err_set(e, ERR_BACKEND, "%s: nothing was done for VM %s", run.what,
 				b->vms[i]->name);
 	}
+	for (unsigned i = 0; restore && i < b->n_vms; i++)
+		vagrant_vm_revive(b->vms[i]); /* one that was off runs again */
 	return 0;
 }
 

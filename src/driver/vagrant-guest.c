@@ -64,6 +64,14 @@ void vagrant_vm_made(struct vagrant_vm *vm)
 	vm->being_made = false;
 }
 
+void vagrant_vm_revive(struct vagrant_vm *vm)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+
+	if (vm->state == BOX_VM_DEAD)
+		vm->state = BOX_VM_STARTING;
+}
+
 /* ---- connecting ---- */
 
 static void set_dead(struct vagrant_vm *vm, const struct err *why)

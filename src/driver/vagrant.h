@@ -129,6 +129,8 @@ void vagrant_vm_free(struct vagrant_vm *vm);
 /* While it is being made: what Vagrant says of how it is reached; and when it has been made. */
 void vagrant_vm_told(struct vagrant_vm *vm, const struct vagrant_ssh *ssh);
 void vagrant_vm_made(struct vagrant_vm *vm);
+/* Found off before, it has been started since: it is tried again. */
+void vagrant_vm_revive(struct vagrant_vm *vm);
 extern const struct ways_ops vagrant_ways; /* a struct sshlink_bridge is below a guest */
 /* Puts the guest's clock right: after a restore it is behind. */
 int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e);

@@ -171,3 +171,6 @@ def test_a_machine_that_was_shut_down(home: VagrantHome, lab: str) -> None:
     message = home.fails("exec", lab, "--", "true", timeout=TIMEOUT)
     assert "not running" in message
     assert home.sandbox(lab)["vms"][0]["state"] == "dead"
+    home.ok("restore", lab, "one", timeout=TIMEOUT)  # of test_snapshots
+    assert home.exec(lab, "cat", "/tmp/state") == "before"
+    assert home.sandbox(lab)["vms"][0]["state"] == "running"
