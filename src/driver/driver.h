@@ -45,7 +45,7 @@ struct box_vm_info { /* pointers live as long as the box */
 	 * there; NULL: none. */
 	const char *place, *known_as;
 	const char
-		*ssh_host; /* what ssh calls it, with a configuration file in place; NULL: none */
+		*ssh_host; /* what ssh calls it, with a configuration file near it; NULL: none */
 	unsigned vmid;     /* 0: not on a server */
 	const char *server, *console; /* NULL: not on a server. console: a URL */
 	const char *start;            /* "warm", "cold"; NULL: the driver knows no difference */

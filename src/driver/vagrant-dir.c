@@ -34,8 +34,7 @@ int vagrant_dir_name(const char *id, char **ret, struct err *e)
  */
 static bool stays_behind(const char *name)
 {
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".vagrant") == 0 ||
-	       str_starts(name, ".moat-");
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".vagrant") == 0;
 }
 
 static int copy_some(const struct op *op, struct strv *names, const char *to, struct err *e)
@@ -98,13 +97,13 @@ static int write_helper(const char *dir, struct err *e)
 /* ---- environment ---- */
 
 /* What every run needs, whatever the client and the Vagrantfile's settings say. */
-static int fix_env(struct strv *env, const char *dir, struct err *e)
+static int fix_env(struct strv *env, const char *root, struct err *e)
 {
 	auto_free char *dotfile = NULL;
 
-	if (str_printf(&dotfile, e, "%s/.vagrant", dir) < 0)
+	if (str_printf(&dotfile, e, "%s/.vagrant", root) < 0)
 		return -1;
-	env_set(env, "VAGRANT_CWD", dir);
+	env_set(env, "VAGRANT_CWD", root);
 	env_set(env, "VAGRANT_DOTFILE_PATH", dotfile);
 	env_set(env, "VAGRANT_VAGRANTFILE", VAGRANT_HELPER);
 	env_set(env, "VAGRANT_NO_COLOR", "1");
@@ -130,7 +129,7 @@ static int make_env(const struct vagrant_want *want, const json_t *access, const
 		env_set(&d->env, "VAGRANT_DEFAULT_PROVIDER", want->provider);
 	json_object_foreach(want->env, name, value)
 		env_set(&d->env, name, json_string_value(value));
-	return fix_env(&d->env, d->path, e);
+	return fix_env(&d->env, d->root, e);
 }
 
 /* Names that tell of a secret. What the sandbox itself was given is kept all the same: without it
@@ -185,10 +184,18 @@ static int load_env(struct vagrant_dir *d, struct err *e)
 	}
 	for (size_t at = 0; at < len; at += strlen(text + at) + 1)
 		strv_add(&d->env, text + at);
-	return fix_env(&d->env, d->path, e);
+	return fix_env(&d->env, d->root, e);
 }
 
 /* ---- its life ---- */
+
+/* It has the name of the directory: hypervisors know machines by it. */
+static int name_root(struct vagrant_dir *d, struct err *e)
+{
+	const char *slash = strrchr(d->path, '/');
+
+	return str_printf(&d->root, e, "%s/%s", d->path, slash ? slash + 1 : d->path);
+}
 
 static int open_log(struct vagrant_dir *d, struct err *e)
 {
@@ -203,11 +210,13 @@ static int open_log(struct vagrant_dir *d, struct err *e)
 int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
 	const char *id, const char *lock_dir, struct vagrant_dir *d, struct err *e)
 {
-	if (mkdir(d->path, 0700) < 0)
+	if (name_root(d, e) < 0)
+		return -1;
+	if (mkdir(d->path, 0700) < 0 || mkdir(d->root, 0700) < 0)
 		return err_sys(e, errno, "%s", d->path);
-	if (want->dir && copy_tree(op, want->dir, d->path, e) < 0)
+	if (want->dir && copy_tree(op, want->dir, d->root, e) < 0)
 		return err_wrap(e, "copying %s", want->dir);
-	if (copy_vagrantfile(want->vagrantfile, d->path, e) < 0 || write_helper(d->path, e) < 0 ||
+	if (copy_vagrantfile(want->vagrantfile, d->root, e) < 0 || write_helper(d->root, e) < 0 ||
 		make_env(want, access, id, lock_dir, d, e) < 0 || save_env(d, want->env, e) < 0)
 		return -1;
 	return open_log(d, e);
@@ -217,8 +226,10 @@ int vagrant_dir_open(const char *path, struct vagrant_dir *d, struct err *e)
 {
 	if (!path_exists(path))
 		return 0;
-	if (str_dup(path, &d->path, e) < 0 || load_env(d, e) < 0 || write_helper(path, e) < 0 ||
-		open_log(d, e) < 0)
+	if (str_dup(path, &d->path, e) < 0 || name_root(d, e) < 0 || load_env(d, e) < 0)
+		return -1;
+	/* A crash may have come before the root was made, or after it was removed. */
+	if (dir_make(d->root, 0700, e) < 0 || write_helper(d->root, e) < 0 || open_log(d, e) < 0)
 		return -1;
 	return 1;
 }
@@ -228,6 +239,7 @@ void vagrant_dir_close(struct vagrant_dir *d)
 	caplog_close(&d->log);
 	strv_free(&d->env);
 	free(take_ptr(&d->path));
+	free(take_ptr(&d->root));
 }
 
 /* Whether there is a file of that name (NULL: any), so many directories down. */
@@ -251,13 +263,13 @@ static bool any_file(const char *dir, unsigned depth, const char *name)
 	return false;
 }
 
-bool vagrant_dir_has_machines(const char *path)
+bool vagrant_dir_has_machines(const struct vagrant_dir *d)
 {
 	auto_free char *machines = NULL, *notes = NULL;
 	struct err ignored;
 
-	if (str_printf(&machines, &ignored, "%s/.vagrant/machines", path) < 0 ||
-		str_printf(&notes, &ignored, "%s/" VAGRANT_NOTES, path) < 0)
+	if (str_printf(&machines, &ignored, "%s/.vagrant/machines", d->root) < 0 ||
+		str_printf(&notes, &ignored, "%s/" VAGRANT_NOTES, d->path) < 0)
 		return true;
 	/* MACHINES/NAME/PROVIDER/id is there from the making of a machine to its end; a note, where
 	 * the provider is libvirt, from before that. */

@@ -46,7 +46,7 @@ static int start(struct child *c, struct err *e)
 	auto_strv struct strv argv = {0};
 	int out[2] = {-1, -1}, err[2] = {-1, -1}, rc = -1;
 	struct proc_req req = {.env = (const char *const *)c->dir->env.v,
-		.cwd = c->dir->path,
+		.cwd = c->dir->root,
 		.guard = c->dir->guard,
 		.guard_gentle = true};
 
@@ -226,7 +226,7 @@ static bool index_has(struct vagrant_dir *d)
 		 : str_printf(&path, &ignored, "%s/.vagrant.d/data/machine-index/index",
 			   user ? user : "") < 0)
 		return false;
-	return file_read(path, INDEX_MAX, &text, NULL, &ignored) == 0 && strstr(text, d->path);
+	return file_read(path, INDEX_MAX, &text, NULL, &ignored) == 0 && strstr(text, d->root);
 }
 
 static void prune(struct vagrant_dir *d, const struct op *op, struct vagrant_report *report)
@@ -247,10 +247,10 @@ static int destroy_once(
 	if (vagrant_run(d, op, &run, report, e) < 0)
 		return -1;
 	/* Exit code 0 is no proof: it means no more than that there was nothing to complain of. */
-	if (vagrant_dir_has_machines(d->path))
+	if (vagrant_dir_has_machines(d))
 		return err_set(e, ERR_BACKEND,
 			"vagrant destroy: it said that all went well, but %s still has machines",
-			d->path);
+			d->root);
 	return 0;
 }
 
@@ -262,7 +262,7 @@ int vagrant_destroy_all(struct vagrant_dir *d, const struct op *op, struct err *
 
 	if (!report)
 		return err_oom(e);
-	while (vagrant_dir_has_machines(d->path)) {
+	while (vagrant_dir_has_machines(d)) {
 		if (destroy_once(d, op, report, e) == 0)
 			break;
 		/* A process that we have just killed may hold its lock for a moment more. */

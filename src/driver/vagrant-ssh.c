@@ -1,6 +1,6 @@
 /*
  * How the user's own ssh, and what builds on it (VS Code), reaches a machine: a configuration file
- * for each in DIR/.moat-ssh, with an alias as the host's name. Whoever includes these files in
+ * for each in DIR/ssh, with an alias as the host's name. Whoever includes these files in
  * ~/.ssh/config has all machines by their aliases.
  */
 #include <ctype.h>

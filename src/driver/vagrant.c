@@ -239,7 +239,7 @@ static void describe_op(struct box *box, unsigned i, struct box_vm_info *ret)
 		.user = vm->user[0] ? vm->user : vm->ssh.user,
 		.accelerator = "",
 		.way = way,
-		.place = b->dir.path,
+		.place = b->dir.root,
 		.known_as = vm->machine,
 		.ssh_host = vm->ssh.port ? vm->alias : NULL};
 	if (vm->state == BOX_VM_STARTING)

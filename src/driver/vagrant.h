@@ -2,9 +2,9 @@
  * vagrant.h - the parts of the Vagrant driver: what a client wants, the directory of a sandbox,
  * runs of the vagrant command, the machines. For vagrant*.c only.
  *
- * Each sandbox has a directory with a copy of the Vagrantfile; everything that Vagrant knows of its
- * machines is in there (.vagrant). So the directory is the one thing to journal, and whoever has it
- * can destroy the machines.
+ * Each sandbox has a directory with a root for Vagrant in it, which has a copy of the Vagrantfile;
+ * everything that Vagrant knows of its machines is in there (.vagrant). So the directory is the one
+ * thing to journal, and whoever has it can destroy the machines.
  */
 #pragma once
 
@@ -45,19 +45,21 @@ void env_set(struct strv *env, const char *name, const char *value);
 
 struct vagrant_dir {
 	char *path; /* DIR */
+	char *root; /* DIR/NAME, where Vagrant is at home; NULL before it is made or opened */
 	struct strv env;
 	struct caplog log;
 	pthread_mutex_t log_mu; /* several runs may write at once; held over one write to a file */
 	const char *guard;      /* our binary */
 };
 
-/* Files in DIR that are ours. */
-#define VAGRANT_HELPER      "Vagrantfile.moat"
-#define VAGRANT_ENV_FILE    ".moat-env"
-#define VAGRANT_LOG_FILE    ".moat-vagrant.log"
-#define VAGRANT_NOTES       ".moat-making" /* a directory; a file for each machine */
-#define VAGRANT_SSH_DIR     ".moat-ssh"
-#define VAGRANT_KNOWN_HOSTS ".moat-known-hosts" /* ssh's, of whoever uses those files */
+/* In the root, with the Vagrantfile and what Vagrant keeps. */
+#define VAGRANT_HELPER "Vagrantfile.moat"
+/* In DIR: many providers share the root with the guest, some so that it can write there. */
+#define VAGRANT_ENV_FILE    "env"
+#define VAGRANT_LOG_FILE    "vagrant.log"
+#define VAGRANT_NOTES       "making" /* a directory; a file for each machine */
+#define VAGRANT_SSH_DIR     "ssh"
+#define VAGRANT_KNOWN_HOSTS "known-hosts" /* ssh's, of whoever uses those files */
 
 /* Makes DIR as wanted, for the sandbox with this id. lock_dir: for locks that sandboxes share. */
 int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
@@ -66,8 +68,9 @@ int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const
 int vagrant_dir_open(const char *path, struct vagrant_dir *d, struct err *e);
 void vagrant_dir_close(struct vagrant_dir *d);
 /* Whether Vagrant knows of a machine made in here. */
-bool vagrant_dir_has_machines(const char *path);
-/* The name of the directory of a sandbox; also what its machines' names end in, after a "-". */
+bool vagrant_dir_has_machines(const struct vagrant_dir *d);
+/* The name of the directory of a sandbox, and of the root in it; also what its machines' names end
+ * in, after a "-". */
 int vagrant_dir_name(const char *id, char **ret, struct err *e);
 extern const char vagrant_helper[]; /* vagrant-helper.c */
 
@@ -98,7 +101,7 @@ struct vagrant_vm;
 int vagrant_ssh_alias(const struct vagrant_dir *d, const char *name, char **ret, struct err *e);
 int vagrant_ssh_config(const struct vagrant_dir *d, const char *alias,
 	const struct vagrant_ssh *ssh, char **ret, struct err *e);
-/* DIR/.moat-ssh/ALIAS, as things stand. A failure is logged: commands need it not. */
+/* DIR/ssh/ALIAS, as things stand. A failure is logged: commands need it not. */
 void vagrant_ssh_keep(struct vagrant_vm *vm, const struct op *op);
 
 /* ---- machines: vagrant-guest.c ---- */

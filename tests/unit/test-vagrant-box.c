@@ -19,6 +19,7 @@ static const char fake_vagrant[] =
 	"echo \"$*\" >>\"$FAKE/calls\"\n"
 	"case $1 in\n"
 	"up)\n"
+	"\tls -A . .. >\"$FAKE/seen\"\n"
 	"\tfor machine in $FAKE_MACHINES; do\n"
 	"\t\tmkdir -p \".vagrant/machines/$machine/fake\"\n"
 	"\t\t>\".vagrant/machines/$machine/fake/id\"\n"
@@ -189,6 +190,21 @@ static void test_nobody_waits_for_a_machine_that_only_runs(void)
 	done(&m);
 }
 
+/* Vagrant shares its root with the guests; what else there is of the sandbox is beside it. */
+static void test_what_a_guest_may_see(void)
+{
+	auto_free char *seen = NULL;
+	struct making m;
+
+	prepare(&m, "web", json_object(), json_pack("[{}]"));
+	add_env(&m, "FAKE_OFF", "web");
+	make_main(&m);
+	seen = get_file(at("seen"));
+	STR_IS(seen, ".:\nVagrantfile\nVagrantfile.moat\n\n"
+		     "..:\nenv\nmoat-" ID "\nvagrant.log\n");
+	done(&m);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "guard") == 0)
@@ -196,6 +212,7 @@ int main(int argc, char **argv)
 	begin();
 	test_cancelled_while_connecting();
 	test_nobody_waits_for_a_machine_that_only_runs();
+	test_what_a_guest_may_see();
 	end();
 	return tap_done();
 }

@@ -36,7 +36,7 @@ static void test_config(void)
 		     "  User \"vagrant\"\n"
 		     "  IdentityFile \"/home/me/50%%/key\"\n"
 		     "  HostKeyAlias \"moat-1-web\"\n"
-		     "  UserKnownHostsFile \"/var/cache/a b/moat-1/.moat-known-hosts\"\n"
+		     "  UserKnownHostsFile \"/var/cache/a b/moat-1/known-hosts\"\n"
 		     "  Port 2222\n"
 		     "  IdentitiesOnly yes\n"
 		     "  StrictHostKeyChecking accept-new\n"

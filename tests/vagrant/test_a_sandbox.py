@@ -88,6 +88,18 @@ def test_vagrant_itself_still_works(home: VagrantHome, lab: str) -> None:
     assert "Machine booted and ready" in home.ok("logs", lab)
 
 
+def test_what_vagrant_may_share_with_guests(home: VagrantHome, lab: str) -> None:
+    """The directory of the Vagrantfile has nothing that is not for them."""
+    place = Path(home.sandbox(lab)["vms"][0]["place"])
+    assert {path.name for path in place.iterdir()} == {
+        ".vagrant",
+        "Vagrantfile",
+        "Vagrantfile.moat",
+    }
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    assert b"VAGRANT_HOME=" in (place.parent / "env").read_bytes()
+
+
 async def test_connection(sandbox_env: SandboxEnvironment, lab: str) -> None:
     assert isinstance(sandbox_env, VagrantSandboxEnvironment)
     assert (await sandbox_env.connection()).command.endswith(f"shell --vm attacker {lab}")
@@ -104,7 +116,7 @@ async def test_ssh_and_vs_code(
     assert window == ["opensshremotes.openEmptyWindow", {"host": f"moat-{lab}-attacker"}]
     assert (await sandbox_env.connection(user="root")).vscode_command is None
     config = tmp_path / "config"
-    config.write_text(f"Include {home.cache}/*/.moat-ssh/*\n")
+    config.write_text(f"Include {home.cache}/moat-*/ssh/*\n")
     for machine in ("attacker", "web"):
         command = ["ssh", "-F", str(config), "-o", "BatchMode=yes", f"moat-{lab}-{machine}"]
         with anyio.fail_after(TIMEOUT):
@@ -120,7 +132,7 @@ def cut_connection(home: VagrantHome, lab: str, user: str) -> None:
 def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
     """With another key than the first one: see `insert_key` in Vagrantfile.lab."""
     place = Path(home.sandbox(lab)["vms"][0]["place"])
-    assert "insecure" not in (place / ".moat-ssh" / f"moat-{lab}-attacker").read_text()
+    assert "insecure" not in (place.parent / "ssh" / f"moat-{lab}-attacker").read_text()
     slow = home.start("exec", lab, "--", "sleep", "1000")
     home.wait_until(lambda: "sleep 1000" in home.exec(lab, "ps"), "the command should run")
     cut_connection(home, lab, "root")

@@ -24,7 +24,7 @@ def write(path: Path, text: str) -> str:
 
 
 def log_of(home: VagrantHome) -> str:
-    logs = list(home.cache.glob("*/.moat-vagrant.log")) if home.cache.exists() else []
+    logs = list(home.cache.glob("*/vagrant.log")) if home.cache.exists() else []
     return logs[0].read_text(errors="replace") if logs else ""
 
 
