@@ -123,6 +123,18 @@ static int environment(json_t **ret, struct err *e)
 	return json_make(ret, e, "{s:O}", "env", env);
 }
 
+int access_add_all(json_t *args, struct err *e)
+{
+	auto_json json_t *servers = NULL;
+	json_t *access;
+
+	if (access_load(&servers, e) < 0 || environment(&access, e) < 0)
+		return -1;
+	if (servers)
+		json_object_update(access, servers);
+	return json_object_set_new(args, "access", access) < 0 ? err_oom(e) : 0;
+}
+
 int access_add_for(json_t *args, const char *driver, struct err *e)
 {
 	json_t *access;

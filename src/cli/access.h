@@ -14,5 +14,7 @@
 int access_load(json_t **ret, struct err *e);
 /* Adds "access" to the arguments of a call, if there is any: the Proxmox servers. */
 int access_add(json_t *args, struct err *e);
+/* For what concerns all drivers: the servers, and the environment. */
+int access_add_all(json_t *args, struct err *e);
 /* The same for a driver by its name: the servers, or for Vagrant the environment. */
 int access_add_for(json_t *args, const char *driver, struct err *e);

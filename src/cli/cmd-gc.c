@@ -10,7 +10,7 @@ static int cmd_gc_run(struct cli *cli, struct err *e)
 	enum exit_code code;
 	size_t i;
 
-	if (access_add(args, e) < 0) {
+	if (access_add_all(args, e) < 0) {
 		json_decref(args);
 		return -1;
 	}

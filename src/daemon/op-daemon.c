@@ -82,6 +82,8 @@ static int enter_access(struct request *rq, json_t *access, struct err *e)
 	auto_json json_t *args = NULL, *ignored = NULL;
 	struct driver *drv;
 
+	if (!json_object_get(access, "instances"))
+		return 0; /* an environment for Vagrant, only */
 	if (json_make(&args, e, "{s:O}", "access", access) < 0 ||
 		daemon_driver(rq->daemon, driver_proxmox.name, &drv, e) < 0)
 		return -1;
@@ -100,6 +102,7 @@ int handle_gc(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	if (access && enter_access(rq, access, e) < 0)
 		add_failed(&c, e->msg);
+	req.access = access;
 	/* What the start began in the background is over when we have had our turn. */
 	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0)
 		add_failed(&c, e->msg);

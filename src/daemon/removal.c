@@ -175,7 +175,8 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 	}
 	if (!is_due(r, drv))
 		return 0;
-	if (drv->ops->reclaim(drv, r->op, t, e) < 0 || journal_gone(r->d->journal, t->row, e) < 0) {
+	if (drv->ops->reclaim(drv, r->op, t, r->req->access, e) < 0 ||
+		journal_gone(r->d->journal, t->row, e) < 0) {
 		err_wrap(e, "%s", text);
 		note_failure(r, e);
 		return 0;

@@ -16,6 +16,7 @@ struct reclaim_req {
 	 */
 	void (*stays)(void *arg, const char *why);
 	void *arg;
+	const json_t *access; /* of whoever asks; NULL: nobody does */
 	enum reclaim_when {
 		RECLAIM_ALL,
 		/* What is on this host goes at once: before the daemon serves anybody. */

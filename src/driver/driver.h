@@ -44,9 +44,8 @@ struct box_vm_info { /* pointers live as long as the box */
 	/* On this host: a directory that the backend's own tools know, and what they call the VM
 	 * there; NULL: none. */
 	const char *place, *known_as;
-	const char
-		*ssh_host; /* what ssh calls it, with a configuration file near it; NULL: none */
-	unsigned vmid;     /* 0: not on a server */
+	const char *ssh_host; /* what ssh calls it, with a configuration file near it; NULL: none */
+	unsigned vmid;        /* 0: not on a server */
 	const char *server, *console; /* NULL: not on a server. console: a URL */
 	const char *start;            /* "warm", "cold"; NULL: the driver knows no difference */
 	const char *cold_reason; /* why it could not start from a template; NULL: none to tell */
@@ -100,9 +99,9 @@ struct driver_ops {
 	 * still has it). */
 	int (*destroy)(struct driver *d, const struct op *op, struct box *b, struct err *e);
 	/* Removes a thing that an earlier daemon left. Fine if it is gone already or was never
-	 * made. */
+	 * made. access: as in box_request, of whoever wants it removed. */
 	int (*reclaim)(struct driver *d, const struct op *op, const struct journal_thing *t,
-		struct err *e);
+		const json_t *access, struct err *e);
 	/* Things of ours that the journal does not know of; says what it removed. */
 	int (*sweep)(struct driver *d, const struct op *op,
 		bool (*known)(void *arg, const char *id), void (*said)(void *arg, const char *what),

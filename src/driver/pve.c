@@ -473,6 +473,13 @@ static int pve_log_path(struct box *box, unsigned vm, enum box_log which, char *
 		vm_of(box, vm)->console_url);
 }
 
+static int reclaim_op(struct driver *base, const struct op *op, const struct journal_thing *t,
+	const json_t *access, struct err *e)
+{
+	(void)access; /* servers are entered before, and remembered */
+	return pve_reclaim(base, op, t, e);
+}
+
 const struct driver_ops driver_proxmox = {
 	.name = PVE_NAME,
 	.remote = true,
@@ -483,7 +490,7 @@ const struct driver_ops driver_proxmox = {
 	.validate = pve_validate,
 	.create = pve_create,
 	.destroy = pve_destroy,
-	.reclaim = pve_reclaim,
+	.reclaim = reclaim_op,
 	.sweep = pve_sweep,
 	.guest_take = pve_take,
 	.guest_give = pve_give,

@@ -389,12 +389,13 @@ static int qemu_destroy(struct driver *base, const struct op *op, struct box *bo
 	return qemu_box_remove((struct qemu_box *)box, op, e);
 }
 
-static int qemu_reclaim(
-	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
+static int qemu_reclaim(struct driver *base, const struct op *op, const struct journal_thing *t,
+	const json_t *access, struct err *e)
 {
 	unsigned found;
 
 	(void)base;
+	(void)access;
 	if (strcmp(t->kind, "processes") == 0)
 		return qemu_kill_stamped(op, t->ref, &found, e);
 	if (strcmp(t->kind, "dir") == 0)

@@ -168,7 +168,20 @@ static int save_env(const struct vagrant_dir *d, const json_t *given, struct err
 	return file_write_atomic(path, buf_data(&text), text.len, 0600, e);
 }
 
-static int load_env(struct vagrant_dir *d, struct err *e)
+/* What save_env left out, as whoever asks for the removal has it. */
+static int add_secrets(const json_t *access, struct strv *env, struct err *e)
+{
+	auto_strv struct strv theirs = {0};
+
+	if (vagrant_client_env(access, &theirs, e) < 0)
+		return -1;
+	for (size_t i = 0; i < theirs.n; i++)
+		if (looks_secret(theirs.v[i], NULL) && !env_find(env, theirs.v[i]))
+			strv_add(env, theirs.v[i]);
+	return 0;
+}
+
+static int load_env(struct vagrant_dir *d, const json_t *access, struct err *e)
 {
 	auto_free char *path = NULL, *text = NULL;
 	size_t len = 0;
@@ -178,12 +191,15 @@ static int load_env(struct vagrant_dir *d, struct err *e)
 	if (file_read(path, ENV_MAX, &text, &len, e) < 0) {
 		if (e->kind != ERR_NOT_FOUND)
 			return -1;
-		/* Not even that had been written: our own environment is the best guess. */
-		if (vagrant_client_env(NULL, &d->env, e) < 0)
+		/* Not even that had been written: this environment is the best guess. */
+		if (vagrant_client_env(access, &d->env, e) < 0)
 			return -1;
 	}
 	for (size_t at = 0; at < len; at += strlen(text + at) + 1)
 		strv_add(&d->env, text + at);
+	/* Ours as well: it is that of the client who started us, often the same terminal. */
+	if (add_secrets(access, &d->env, e) < 0 || add_secrets(NULL, &d->env, e) < 0)
+		return -1;
 	return fix_env(&d->env, d->root, e);
 }
 
@@ -222,11 +238,11 @@ int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const
 	return open_log(d, e);
 }
 
-int vagrant_dir_open(const char *path, struct vagrant_dir *d, struct err *e)
+int vagrant_dir_open(const char *path, const json_t *access, struct vagrant_dir *d, struct err *e)
 {
 	if (!path_exists(path))
 		return 0;
-	if (str_dup(path, &d->path, e) < 0 || name_root(d, e) < 0 || load_env(d, e) < 0)
+	if (str_dup(path, &d->path, e) < 0 || name_root(d, e) < 0 || load_env(d, access, e) < 0)
 		return -1;
 	/* A crash may have come before the root was made, or after it was removed. */
 	if (dir_make(d->root, 0700, e) < 0 || write_helper(d->root, e) < 0 || open_log(d, e) < 0)

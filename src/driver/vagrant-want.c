@@ -50,7 +50,7 @@ int vagrant_client_env(const json_t *access, struct strv *ret, struct err *e)
 
 static char **env_slot(const struct strv *env, const char *name)
 {
-	size_t len = strlen(name);
+	size_t len = strcspn(name, "=");
 
 	for (size_t i = 0; i < env->n; i++)
 		if (strncmp(env->v[i], name, len) == 0 && env->v[i][len] == '=')
@@ -62,7 +62,7 @@ const char *env_find(const struct strv *env, const char *name)
 {
 	char **slot = env_slot(env, name);
 
-	return slot ? *slot + strlen(name) + 1 : NULL;
+	return slot ? strchr(*slot, '=') + 1 : NULL;
 }
 
 void env_set(struct strv *env, const char *name, const char *value)

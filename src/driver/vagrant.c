@@ -182,8 +182,8 @@ static int final_spec_op(struct box *box, struct sandbox_spec **ret, struct err 
 	return 0;
 }
 
-static int reclaim_op(
-	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
+static int reclaim_op(struct driver *base, const struct op *op, const struct journal_thing *t,
+	const json_t *access, struct err *e)
 {
 	struct vagrant_driver *drv = (struct vagrant_driver *)base;
 	struct vagrant_dir d = {.log = CAPLOG_NONE, .guard = drv->env->helper_path};
@@ -192,7 +192,7 @@ static int reclaim_op(
 	if (strcmp(t->kind, THING) != 0)
 		return err_set(e, ERR_INTERNAL, "the vagrant driver knows no \"%s\"", t->kind);
 	pthread_mutex_init(&d.log_mu, NULL);
-	rc = vagrant_dir_open(t->ref, &d, e);
+	rc = vagrant_dir_open(t->ref, access, &d, e);
 	if (rc > 0)
 		rc = remove_dir(&d, op, e);
 	vagrant_dir_close(&d);

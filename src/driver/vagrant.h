@@ -37,7 +37,8 @@ int vagrant_want_read(const struct sandbox_spec *spec, const json_t *access,
 	struct vagrant_want *ret, struct err *e);
 /* The environment that the client sent, or ours: "NAME=value". */
 int vagrant_client_env(const json_t *access, struct strv *ret, struct err *e);
-const char *env_find(const struct strv *env, const char *name); /* NULL: not set */
+/* NULL: not set. name ends with its string or at a "=". */
+const char *env_find(const struct strv *env, const char *name);
 /* Replaces or adds; fails later, in strv_check. */
 void env_set(struct strv *env, const char *name, const char *value);
 
@@ -64,8 +65,10 @@ struct vagrant_dir {
 /* Makes DIR as wanted, for the sandbox with this id. lock_dir: for locks that sandboxes share. */
 int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
 	const char *id, const char *lock_dir, struct vagrant_dir *d, struct err *e);
-/* Of a sandbox that an earlier daemon made. 1: opened; 0: there is nothing. */
-int vagrant_dir_open(const char *path, struct vagrant_dir *d, struct err *e);
+/* Of a sandbox that an earlier daemon made. access: of whoever wants that, for what was not to be
+ * written down. 1: opened; 0: there is nothing. */
+int vagrant_dir_open(
+	const char *path, const json_t *access, struct vagrant_dir *d, struct err *e);
 void vagrant_dir_close(struct vagrant_dir *d);
 /* Whether Vagrant knows of a machine made in here. */
 bool vagrant_dir_has_machines(const struct vagrant_dir *d);

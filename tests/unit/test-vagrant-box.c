@@ -35,6 +35,7 @@ static const char fake_vagrant[] =
 	"\tprintf '1,%s,ssh-config,Host x\\\\n  HostName 127.0.0.1\\\\n' \"$2\"\n"
 	"\tprintf '  User me\\\\n  Port %s\\\\n  IdentityFile /no/key\\n' \"$FAKE_PORT\" ;;\n"
 	"destroy)\n"
+	"\t[ -z \"$FAKE_LOCKED\" ] || [ \"$FAKE_TOKEN\" = sesame ] || exit 1\n"
 	"\trm -r .vagrant/machines ;;\n"
 	"esac\n";
 
@@ -205,6 +206,48 @@ static void test_what_a_guest_may_see(void)
 	done(&m);
 }
 
+static int reclaim(const json_t *access)
+{
+	struct op op = op_for_cleanup(60);
+	struct journal_thing t = {
+		.sandbox = ID, .kind = "vagrant", .ref = at("boxes/moat-" ID), .state = "intent"};
+	struct err e;
+
+	return driver_vagrant.reclaim(driver, &op, &t, access, &e);
+}
+
+/* Secrets are not written down. Who wants the machines removed has them, or had started us. */
+static void test_machines_that_need_a_secret(void)
+{
+	auto_json json_t *access = json_pack("{s:{s:s}}", "env", "FAKE_TOKEN", "sesame");
+
+	for (int ours = 0; ours < 2; ours++) {
+		auto_free char *env = NULL;
+		struct making m;
+		size_t len = 0;
+		struct err e;
+
+		prepare(&m, "web", json_object(), json_pack("[{}]"));
+		add_env(&m, "FAKE_OFF", "web");
+		add_env(&m, "FAKE_LOCKED", "yes");
+		add_env(&m, "FAKE_TOKEN", "expired");
+		make_main(&m);
+		OK(m.rc < 0 && entries_in(at("boxes")) == 1);
+		OK(file_read(at("boxes/moat-" ID "/env"), 1 << 20, &env, &len, &e) == 0);
+		OK(memmem(env, len, "FAKE_LOCKED", 11) && !memmem(env, len, "expired", 7));
+		if (!ours) {
+			OK(reclaim(NULL) < 0);
+			OK(reclaim(access) == 0);
+		} else {
+			setenv("FAKE_TOKEN", "sesame", 1);
+			OK(reclaim(NULL) == 0);
+			unsetenv("FAKE_TOKEN");
+		}
+		OK(journal_sandbox_remove(journal, ID, &e) == 0);
+		done(&m);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "guard") == 0)
@@ -213,6 +256,7 @@ int main(int argc, char **argv)
 	test_cancelled_while_connecting();
 	test_nobody_waits_for_a_machine_that_only_runs();
 	test_what_a_guest_may_see();
+	test_machines_that_need_a_secret();
 	end();
 	return tap_done();
 }

@@ -93,6 +93,25 @@ def test_a_kill_while_machines_are_made(home: VagrantHome, victim: str) -> None:
     home.wait_until_clean()
 
 
+def test_a_crash_when_a_secret_is_needed_to_destroy(home: VagrantHome, tmp_path: Path) -> None:
+    """It is written down nowhere: gc takes it from whoever runs that."""
+    needs = 'raise "no token" unless ENV["LAB_TOKEN"] == "sesame"\n'
+    file = write(tmp_path / "Vagrantfile", needs + (FILES / "Vagrantfile.single").read_text())
+    home.env["LAB_TOKEN"] = "sesame"
+    try:
+        sandbox = home.ok("up", file, timeout=TIMEOUT)
+        home.kill_daemon()
+        del home.env["LAB_TOKEN"]
+        home.ok("serve", "--background")
+        home.fails("gc", timeout=TIMEOUT)
+        assert any(sandbox in name for name in home.domains())
+        home.env["LAB_TOKEN"] = "sesame"
+        assert sandbox in home.ok("gc", timeout=TIMEOUT)
+    finally:
+        home.env.pop("LAB_TOKEN", None)
+    home.wait_until_clean()
+
+
 @pytest.mark.parametrize("at", ["disk", "domain"])
 @pytest.mark.parametrize("victim", ["daemon", "vagrant"])
 def test_a_kill_before_vagrant_has_written_down_what_it_made(

@@ -159,7 +159,8 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
-        return (await connection.request("gc", {})).result
+        args = {"access": cls.access(VagrantSandboxEnvironmentConfig())}
+        return (await connection.request("gc", args)).result
 
     async def vagrant_ssh_command(self) -> str:
         """The `vagrant ssh` for this machine, for whoever prefers it to `moat shell`."""
