@@ -1,12 +1,16 @@
 #include "cli/access.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/json.h"
 #include "util/str.h"
+
+#define CACHE_DIR "INSPECT_SANDBOX_CACHE_DIR" /* of Vagrant sandboxes */
 
 enum { CONFIG_MAX = 1024 * 1024, PORT = 8006 };
 
@@ -102,6 +106,16 @@ int access_add(json_t *args, struct err *e)
 
 extern char **environ;
 
+/* The daemon has another working directory. */
+static json_t *value_of(const char *name, const char *value)
+{
+	char here[PATH_MAX];
+
+	if (strcmp(name, CACHE_DIR) == 0 && *value && *value != '/' && getcwd(here, sizeof(here)))
+		return json_sprintf("%s/%s", here, value);
+	return json_string(value);
+}
+
 /* Vagrant reads PATH, VAGRANT_HOME and more, and a Vagrantfile whatever it likes. */
 static int environment(json_t **ret, struct err *e)
 {
@@ -118,7 +132,7 @@ static int environment(json_t **ret, struct err *e)
 		memcpy(name, *at, (size_t)(equals - *at));
 		name[equals - *at] = 0;
 		/* What is not UTF-8 cannot be sent. */
-		json_object_set_new(env, name, json_string(equals + 1));
+		json_object_set_new(env, name, value_of(name, equals + 1));
 	}
 	return json_make(ret, e, "{s:O}", "env", env);
 }

@@ -41,8 +41,11 @@ int vagrant_client_env(const json_t *access, struct strv *ret, struct err *e)
 		return err_set(e, ERR_INVALID, "access.env: expected an object");
 	json_object_foreach(env, name, value)
 	{
-		if (!json_is_string(value) || !is_name(name, name + strlen(name)))
-			return err_set(e, ERR_INVALID, "access.env: not a variable");
+		if (!json_is_string(value))
+			return err_set(e, ERR_INVALID, "access.env: expected strings");
+		/* A name that no shell would make is as good as any; but it must be one. */
+		if (!*name || strchr(name, '='))
+			continue;
 		strv_addf(ret, "%s=%s", name, json_string_value(value));
 	}
 	return json_object_size(env) ? strv_check(ret, e) : 0;
@@ -228,14 +231,25 @@ static unsigned choose_startups(const struct strv *env)
 	return cpus > STARTUPS_MIN ? (unsigned)cpus : STARTUPS_MIN;
 }
 
+static int read_spec(const struct sandbox_spec *spec, struct vagrant_want *w, struct err *e)
+{
+	return check_vms(spec, e) < 0 || read_native(spec, w, e) < 0 ? -1 : check_files(w, e);
+}
+
+int vagrant_want_check(const struct sandbox_spec *spec, struct err *e)
+{
+	auto_want struct vagrant_want w = {0};
+
+	return read_spec(spec, &w, e);
+}
+
 int vagrant_want_read(const struct sandbox_spec *spec, const json_t *access,
 	struct vagrant_want *ret, struct err *e)
 {
 	auto_want struct vagrant_want w = {0};
 	auto_strv struct strv env = {0};
 
-	if (check_vms(spec, e) < 0 || read_native(spec, &w, e) < 0 || check_files(&w, e) < 0 ||
-		vagrant_client_env(access, &env, e) < 0)
+	if (read_spec(spec, &w, e) < 0 || vagrant_client_env(access, &env, e) < 0)
 		return -1;
 	if (!w.cache_dir && choose_cache_dir(&env, &w, e) < 0)
 		return -1;

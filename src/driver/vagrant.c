@@ -56,10 +56,8 @@ static int doctor_op(struct driver *base, const struct op *op, const json_t *acc
 
 static int validate_op(struct driver *base, const struct sandbox_spec *spec, struct err *e)
 {
-	auto_want struct vagrant_want want = {0};
-
 	(void)base;
-	return vagrant_want_read(spec, NULL, &want, e);
+	return vagrant_want_check(spec, e);
 }
 
 /* ---- making and removing ---- */

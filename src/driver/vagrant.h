@@ -35,6 +35,8 @@ void vagrant_want_free(struct vagrant_want *w);
 /* access may be NULL: then this process' own environment counts. */
 int vagrant_want_read(const struct sandbox_spec *spec, const json_t *access,
 	struct vagrant_want *ret, struct err *e);
+/* What can be told of a spec without a client. */
+int vagrant_want_check(const struct sandbox_spec *spec, struct err *e);
 /* The environment that the client sent, or ours: "NAME=value". */
 int vagrant_client_env(const json_t *access, struct strv *ret, struct err *e);
 /* NULL: not set. name ends with its string or at a "=". */
@@ -67,8 +69,7 @@ int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const
 	const char *id, const char *lock_dir, struct vagrant_dir *d, struct err *e);
 /* Of a sandbox that an earlier daemon made. access: of whoever wants that, for what was not to be
  * written down. 1: opened; 0: there is nothing. */
-int vagrant_dir_open(
-	const char *path, const json_t *access, struct vagrant_dir *d, struct err *e);
+int vagrant_dir_open(const char *path, const json_t *access, struct vagrant_dir *d, struct err *e);
 void vagrant_dir_close(struct vagrant_dir *d);
 /* Whether Vagrant knows of a machine made in here. */
 bool vagrant_dir_has_machines(const struct vagrant_dir *d);

@@ -318,6 +318,22 @@ def test_vagrant_sees_the_environment_of_the_eval(monkeypatch: pytest.MonkeyPatc
     assert access["env"]["PATH"]
 
 
+def test_vagrant_is_spared_what_cannot_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INSPECT_SANDBOX_CACHE_DIR", "boxes")
+    monkeypatch.setenv("2FA_MODE", "on")
+    monkeypatch.setenv("NAME_\udcff", "no UTF-8")
+    monkeypatch.setenv("VALUE", "no UTF-8: \udcff")
+    access = VagrantSandboxEnvironment.access(VagrantSandboxEnvironmentConfig())
+    assert access is not None
+    assert access["env"]["INSPECT_SANDBOX_CACHE_DIR"] == str(tmp_path / "boxes")
+    assert access["env"]["2FA_MODE"] == "on"
+    assert "VALUE" not in access["env"]
+    json.dumps(access, ensure_ascii=False).encode()
+
+
 def test_a_missing_vagrantfile_is_named(tmp_path: Path) -> None:
     config = VagrantSandboxEnvironmentConfig(vagrantfile_path=str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="nowhere"):

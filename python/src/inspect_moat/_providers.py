@@ -25,6 +25,9 @@ from ._vagrant_config import VagrantSandboxEnvironmentConfig
 from ._wire import Message
 
 
+CACHE_DIR = "INSPECT_SANDBOX_CACHE_DIR"  # of Vagrant sandboxes
+
+
 @sandboxenv(name="moat")
 class MoatSandboxEnvironment(VmSandboxEnvironment):
     """VMs on this machine."""
@@ -154,7 +157,14 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
     @override
     def access(cls, config: BaseModel) -> dict[str, Any] | None:
         """Vagrant, and the Vagrantfile, see the environment of the eval."""
-        return {"env": {name: value for name, value in os.environ.items() if _is_utf8(value)}}
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if _is_utf8(name) and _is_utf8(value)
+        }
+        if env.get(CACHE_DIR):
+            env[CACHE_DIR] = os.path.abspath(env[CACHE_DIR])  # the daemon is elsewhere
+        return {"env": env}
 
     @classmethod
     @override
