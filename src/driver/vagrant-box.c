@@ -188,7 +188,7 @@ int vagrant_box_up(
 			!add_vm(b, &b->report->machines[i], e))
 			rc = -1;
 	if (rc == 0)
-		rc = vagrant_box_spec(b, req->spec, e);
+		rc = vagrant_box_spec(b, op, req->spec, e);
 	for (unsigned i = 0; i < b->n_vms; i++)
 		vagrant_vm_made(b->vms[i]);
 	cool_down(a, rc < 0);

@@ -44,4 +44,5 @@ int vagrant_net_forward(struct box *box, const struct op *op, unsigned vm, unsig
 	unsigned host_port, json_t **ret, struct err *e);
 int vagrant_net_unforward(struct box *box, const struct op *op, unsigned host_port, struct err *e);
 /* What the spec is now that the machines are known; sorts b->vms by it. */
-int vagrant_box_spec(struct vagrant_box *b, const struct sandbox_spec *asked, struct err *e);
+int vagrant_box_spec(struct vagrant_box *b, const struct op *op, const struct sandbox_spec *asked,
+	struct err *e);

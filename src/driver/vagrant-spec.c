@@ -7,6 +7,7 @@
 #include "driver/vagrant-box.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/log.h"
 #include "util/str.h"
 
 static bool is_called(const struct vagrant_vm *vm, const char *name)
@@ -25,7 +26,7 @@ static const char *list_names(const struct vagrant_box *b, char *out, size_t siz
 }
 
 /* Vagrant's order, whoever answered first; but the default machine before all others. */
-static int sort_vms(struct vagrant_box *b, struct err *e)
+static int sort_vms(struct vagrant_box *b, const struct op *op, struct err *e)
 {
 	struct vagrant_vm *sorted[VAGRANT_MACHINES_MAX], *first = NULL;
 	char names[300];
@@ -34,10 +35,15 @@ static int sort_vms(struct vagrant_box *b, struct err *e)
 	for (unsigned i = 0; i < b->n_vms; i++)
 		if (b->want.primary && is_called(b->vms[i], b->want.primary))
 			first = b->vms[i];
-	if (b->want.primary && !first)
-		return err_set(e, ERR_INVALID,
+	if (b->want.primary && !first) {
+		err_set(e, ERR_INVALID,
 			"native.primary_vm: the Vagrantfile has no machine \"%.60s\"; it has %s",
 			b->want.primary, list_names(b, names, sizeof(names)));
+		if (!b->want.any_primary)
+			return -1;
+		op_progress(op, 0, 0, "%s", e->msg);
+		log_err(op, LOG_WARN, e, "sandbox %s: its default machine is the first", b->id);
+	}
 	if (first)
 		sorted[n++] = first;
 	for (unsigned i = 0; i < b->report->n_machines; i++)
@@ -99,14 +105,15 @@ static int add_vm(json_t *vms, unsigned i, const struct vm_spec *settings, struc
 	return json_array_append_new(vms, vm) < 0 ? err_oom(e) : 0;
 }
 
-int vagrant_box_spec(struct vagrant_box *b, const struct sandbox_spec *asked, struct err *e)
+int vagrant_box_spec(
+	struct vagrant_box *b, const struct op *op, const struct sandbox_spec *asked, struct err *e)
 {
 	const struct vm_spec *settings[VAGRANT_MACHINES_MAX] = {0};
 	auto_spec struct sandbox_spec *spec = NULL;
 	auto_json json_t *j = NULL;
 	json_t *vms = json_array();
 
-	if (sort_vms(b, e) < 0 || match_settings(b, asked, settings, e) < 0 ||
+	if (sort_vms(b, op, e) < 0 || match_settings(b, asked, settings, e) < 0 ||
 		json_make(&j, e, "{s:s, s:O, s:o}", "driver", "vagrant", "native", asked->native,
 			"vms", vms) < 0)
 		return -1;

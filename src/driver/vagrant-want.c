@@ -171,14 +171,15 @@ static int read_native(const struct sandbox_spec *spec, struct vagrant_want *w, 
 	auto_json json_t *given = json_object();
 	const char *key;
 	json_t *value;
-	int startups = 0;
+	int startups = 0, required = 1;
 
 	/* null means that it was not given */
 	json_object_foreach(native, key, value) if (!json_is_null(value))
 		json_object_set(given, key, value);
-	if (json_get(given, "native", e, "{s?s, s?s, s?s, s?s, s?s, s?o, s?i}", "vagrantfile",
-		    &file, "vagrant_dir", &dir, "primary_vm", &primary, "provider", &provider,
-		    "cache_dir", &cache, "env", &env, "max_startups", &startups) < 0)
+	if (json_get(given, "native", e, "{s?s, s?s, s?s, s?b, s?s, s?s, s?o, s?i}", "vagrantfile",
+		    &file, "vagrant_dir", &dir, "primary_vm", &primary, "primary_vm_required",
+		    &required, "provider", &provider, "cache_dir", &cache, "env", &env,
+		    "max_startups", &startups) < 0)
 		return -1;
 	if (startups < 0 || startups > STARTUPS_MAX)
 		return spec_err(e, "native.max_startups", "is between 1 and %d", STARTUPS_MAX);
@@ -188,6 +189,7 @@ static int read_native(const struct sandbox_spec *spec, struct vagrant_want *w, 
 		absolute("cache_dir", cache, e) < 0 || check_env(env, e) < 0)
 		return -1;
 	w->max_startups = (unsigned)startups;
+	w->any_primary = !required;
 	w->env = env ? json_incref(env) : json_object();
 	if (file ? str_dup(file, &w->vagrantfile, e) < 0
 		 : str_printf(&w->vagrantfile, e, "%s/Vagrantfile", dir) < 0)

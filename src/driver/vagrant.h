@@ -24,6 +24,7 @@ struct vagrant_want {
 	char *vagrantfile; /* absolute */
 	char *dir;         /* its contents are copied too; NULL: nothing */
 	char *primary;     /* the default machine; NULL: the first */
+	bool any_primary;  /* if there is none of that name, the first will do */
 	char *provider;    /* NULL: Vagrant's choice */
 	char *cache_dir;   /* where sandboxes' directories are made */
 	json_t *env;       /* for the Vagrantfile: object of strings */

@@ -7,13 +7,14 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from inspect_ai._util.json import to_json_safe
 from inspect_ai.util import SandboxEnvironmentSpec
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from inspect_moat import MoatSandboxEnvironmentConfig
+from inspect_moat import MoatSandboxEnvironmentConfig, VmSandboxEnvironment
 from proxmoxsandbox._proxmox_sandbox_environment import (
     ProxmoxSandboxEnvironment,
     ProxmoxSandboxEnvironmentConfig,
@@ -295,6 +296,7 @@ def test_vagrant_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "native": {
             "vagrantfile": str(tmp_path / "other"),
             "primary_vm": "attacker",
+            "primary_vm_required": False,
             "env": {"BOX": "debian"},
         },
     }
@@ -304,6 +306,7 @@ def test_vagrant_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert more["native"] == {
         "vagrantfile": str(tmp_path / "lab" / "Vagrantfile"),
         "primary_vm": None,
+        "primary_vm_required": False,
         "env": {},
         "vagrant_dir": str(tmp_path / "lab"),
         "provider": "libvirt",
@@ -332,6 +335,23 @@ def test_vagrant_is_spared_what_cannot_be_sent(
     assert access["env"]["2FA_MODE"] == "on"
     assert "VALUE" not in access["env"]
     json.dumps(access, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("wanted", ["nosuch", "WEB", None])
+def test_a_default_vm_that_there_is_not(
+    wanted: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first one is taken then, as before; but not in silence."""
+
+    async def made(*_: object) -> dict[str, object]:
+        return {"default": object(), "web": object(), "db": object()}
+
+    monkeypatch.setattr(VmSandboxEnvironment, "sample_init", made)
+    config = VagrantSandboxEnvironmentConfig(primary_vm_name=wanted)
+    environments = anyio.run(VagrantSandboxEnvironment.sample_init, "task", config, {})
+    assert list(environments) == ["default", "web", "db"]
+    said = ["the Vagrantfile has no VM nosuch; it has web, db"] if wanted == "nosuch" else []
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == said
 
 
 def test_a_missing_vagrantfile_is_named(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ static const char fake_vagrant[] =
 	"\t\techo \"1,$machine,action,up,end\"\n"
 	"\tdone ;;\n"
 	"ssh-config)\n"
-	"\tif [ \"$2\" = \"$FAKE_OFF\" ]; then\n"
+	"\tcase \" $FAKE_OFF \" in *\" $2 \"*)\n"
 	"\t\techo \"1,$2,error-exit,Vagrant::Errors::SSHNotReady,it is off\"\n"
 	"\t\texit 1\n"
-	"\tfi\n"
+	"\tesac\n"
 	"\tprintf '1,%s,ssh-config,Host x\\\\n  HostName 127.0.0.1\\\\n' \"$2\"\n"
 	"\tprintf '  User me\\\\n  Port %s\\\\n  IdentityFile /no/key\\n' \"$FAKE_PORT\" ;;\n"
 	"destroy)\n"
@@ -248,6 +248,40 @@ static void test_machines_that_need_a_secret(void)
 	}
 }
 
+static void remember(void *arg, const char *text, uint64_t n, uint64_t total)
+{
+	(void)n;
+	(void)total;
+	if (strstr(text, "nosuch"))
+		snprintf(arg, 256, "%s", text);
+}
+
+/* The older plugin for Inspect took the first machine, so evals may rely on it. */
+static void test_a_default_machine_that_there_is_not(void)
+{
+	for (int required = 0; required < 2; required++) {
+		char said[256] = "";
+		struct making m;
+
+		prepare(&m, "web db",
+			json_pack("{s:s, s:b}", "primary_vm", "nosuch", "primary_vm_required",
+				required),
+			json_pack("[{}]"));
+		add_env(&m, "FAKE_OFF", "web db");
+		m.op.on_progress = remember;
+		m.op.progress_arg = said;
+		make_main(&m);
+		if (required) {
+			OK(m.rc < 0 && strstr(m.e.msg, "no machine \"nosuch\"; it has web, db"));
+			STR_IS(said, "");
+		} else {
+			OK(m.rc < 0 && strstr(m.e.msg, "VM web is not running"));
+			OK(strstr(said, "no machine \"nosuch\"; it has web, db"));
+		}
+		done(&m);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "guard") == 0)
@@ -257,6 +291,7 @@ int main(int argc, char **argv)
 	test_nobody_waits_for_a_machine_that_only_runs();
 	test_what_a_guest_may_see();
 	test_machines_that_need_a_secret();
+	test_a_default_machine_that_there_is_not();
 	end();
 	return tap_done();
 }

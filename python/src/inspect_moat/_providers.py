@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from logging import getLogger
 from typing import Any
 
-from inspect_ai.util import SandboxEnvironmentConfigType, sandboxenv
+from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
 from pydantic import BaseModel
 from typing_extensions import override
 
@@ -24,6 +25,7 @@ from ._sandbox import VmSandboxEnvironment, progress_text
 from ._vagrant_config import VagrantSandboxEnvironmentConfig
 from ._wire import Message
 
+logger = getLogger(__name__)
 
 CACHE_DIR = "INSPECT_SANDBOX_CACHE_DIR"  # of Vagrant sandboxes
 
@@ -158,13 +160,30 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
     def access(cls, config: BaseModel) -> dict[str, Any] | None:
         """Vagrant, and the Vagrantfile, see the environment of the eval."""
         env = {
-            name: value
-            for name, value in os.environ.items()
-            if _is_utf8(name) and _is_utf8(value)
+            name: value for name, value in os.environ.items() if _is_utf8(name) and _is_utf8(value)
         }
         if env.get(CACHE_DIR):
             env[CACHE_DIR] = os.path.abspath(env[CACHE_DIR])  # the daemon is elsewhere
         return {"env": env}
+
+    @classmethod
+    @override
+    async def sample_init(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        metadata: dict[str, str],
+    ) -> dict[str, SandboxEnvironment]:
+        environments = await super().sample_init(task_name, config, metadata)
+        parsed = cls.parse_config(config)
+        assert isinstance(parsed, VagrantSandboxEnvironmentConfig)
+        wanted = parsed.primary_vm_name
+        if wanted and wanted.lower() not in (name.lower() for name in environments):
+            names = ", ".join(name for name in environments if name != "default")
+            logger.warning(
+                "sandbox vagrant: the Vagrantfile has no VM %s; it has %s", wanted, names
+            )
+        return environments
 
     @classmethod
     @override

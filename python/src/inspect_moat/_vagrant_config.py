@@ -51,6 +51,7 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
         native: dict[str, Any] = {
             "vagrantfile": self.vagrantfile(locate),
             "primary_vm": self.primary_vm_name,
+            "primary_vm_required": False,  # the first one will do, with a warning
             "env": dict(self.vagrantfile_env_vars),
         }
         if self.vagrant_dir is not None:
