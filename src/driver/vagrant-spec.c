@@ -110,11 +110,10 @@ int vagrant_box_spec(
 {
 	const struct vm_spec *settings[VAGRANT_MACHINES_MAX] = {0};
 	auto_spec struct sandbox_spec *spec = NULL;
-	auto_json json_t *j = NULL;
-	json_t *vms = json_array();
+	auto_json json_t *j = NULL, *vms = json_array();
 
 	if (sort_vms(b, op, e) < 0 || match_settings(b, asked, settings, e) < 0 ||
-		json_make(&j, e, "{s:s, s:O, s:o}", "driver", "vagrant", "native", asked->native,
+		json_make(&j, e, "{s:s, s:O, s:O}", "driver", "vagrant", "native", asked->native,
 			"vms", vms) < 0)
 		return -1;
 	for (unsigned i = 0; i < b->n_vms; i++)
