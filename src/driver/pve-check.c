@@ -48,10 +48,30 @@ static int check_vm(const struct vm_spec *vm, size_t i, struct err *e)
 	return 0;
 }
 
+static int check_zone(const json_t *zone, struct err *e)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(zone))
+		return spec_err(e, "native.zone", "expected an object");
+	json_object_foreach((json_t *)zone, key, value)
+	{
+		const char *place = SPEC_PLACE("native.zone.%s", key);
+
+		/* It is removed by the name that the journal has. */
+		if (strcmp(key, "zone") == 0 || strcmp(key, "type") == 0)
+			return spec_err(e, place, "moat sets this itself");
+		if (check_native_value(value, place, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int check_native(const json_t *native, struct err *e)
 {
-	const char *key, *zone_key;
-	json_t *value, *zone_value;
+	const char *key;
+	json_t *value;
 
 	json_object_foreach((json_t *)native, key, value)
 	{
@@ -65,14 +85,8 @@ static int check_native(const json_t *native, struct err *e)
 			return spec_err(e, SPEC_PLACE("native.%s", key),
 				"the proxmox driver knows only \"zone\", \"auto_snat\" and "
 				"\"isolated\"");
-		if (!json_is_object(value))
-			return spec_err(e, "native.zone", "expected an object");
-		json_object_foreach(value, zone_key, zone_value)
-		{
-			if (check_native_value(
-				    zone_value, SPEC_PLACE("native.zone.%s", zone_key), e) < 0)
-				return -1;
-		}
+		if (check_zone(value, e) < 0)
+			return -1;
 	}
 	return 0;
 }

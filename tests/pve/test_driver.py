@@ -313,6 +313,15 @@ def test_clear_errors(home: PveHome, clean: PveServer) -> None:
     home.assert_nothing_left()
 
 
+@pytest.mark.parametrize("key", ["zone", "type"])
+def test_what_names_a_zone_is_ours(home: PveHome, clean: PveServer, key: str) -> None:
+    """A zone of another name than the journal's would stay for ever."""
+    told = home.fails("up", home.spec(spec(native={"zone": {"mtu": 1400, key: "evpn"}})))
+    assert f"native.zone.{key}: moat sets this itself" in told
+    assert clean.log() == []
+    home.ok("rm", home.up(spec(native={"zone": {"mtu": 1400}})))
+
+
 def test_lists_of_destinations_are_refused_at_once(home: PveHome, clean: PveServer) -> None:
     """The server could not hold a VM to them, so nothing is made."""
     subnet = {"cidr": "10.98.0.0/24", "gateway": "10.98.0.1", "snat": True}
