@@ -3,10 +3,12 @@
  * A VM whose spec says firewall is left to whoever wrote that.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "driver/pve-check.h"
 #include "driver/pve.h"
+#include "util/auto.h"
 #include "util/json.h"
 
 /* Where other sandboxes, the node and its neighbours are. */
@@ -39,58 +41,106 @@ int pve_wall_find(struct pve_box *b, const struct op *op, struct err *e)
 	return 0;
 }
 
-struct wall {
-	struct pve_vm *vm;
-	const struct op *op;
-	unsigned rules;
+struct rule {
+	const char *action;
+	const char *dest, *proto, *port; /* NULL: all */
+	char text[NET_TEXT_MAX];         /* what dest points to, if it is made up */
 };
 
-/* proto, port: NULL for all. */
-static int add_rule(struct wall *w, const char *action, const char *dest, const char *proto,
-	const char *port, struct err *e)
-{
-	struct pve_box *b = w->vm->box;
+struct wall {
+	struct rule *rules; /* the first one that fits decides */
+	size_t n;
+	bool out; /* some network has a way out */
+};
 
-	return pve_do(b->api, w->op, "POST",
-		json_pack("{s:s, s:s, s:s, s:i, s:i, s:s*, s:s*}", "type", "out", "action", action,
-			"dest", dest, "enable", 1, "pos", (int)w->rules++, "proto", proto, "dport",
-			port),
-		0, NULL, e, "/nodes/%s/qemu/%u/firewall/rules", b->inst->node, w->vm->vmid);
+static struct rule *add_rule(struct wall *w, const char *action)
+{
+	struct rule *r = &w->rules[w->n++];
+
+	*r = (struct rule){.action = action};
+	return r;
 }
 
-static int add_subnet(struct wall *w, const struct subnet_spec *s, struct err *e)
+static void add_dns(struct wall *w, const char *server, const char *proto)
 {
-	char net[NET_TEXT_MAX], gateway[IPV4_TEXT_MAX];
+	struct rule *r = add_rule(w, "ACCEPT");
 
-	/* The gateway is the node itself. */
-	if (s->gateway && add_rule(w, "DROP", ipv4_text(s->gateway, gateway), NULL, NULL, e) < 0)
-		return -1;
-	return add_rule(w, "ACCEPT", ipv4_net_text(s->cidr, net), NULL, NULL, e);
+	r->dest = server;
+	r->proto = proto;
+	r->port = "53";
+}
+
+static void add_gateway(struct wall *w, const struct subnet_spec *s)
+{
+	struct rule *r;
+
+	if (!s->gateway)
+		return;
+	r = add_rule(w, "DROP");
+	r->dest = ipv4_text(s->gateway, r->text);
+}
+
+static void add_subnet(struct wall *w, const struct subnet_spec *s)
+{
+	struct rule *r = add_rule(w, "ACCEPT");
+
+	r->dest = ipv4_net_text(s->cidr, r->text);
+	w->out |= s->snat;
+}
+
+static int plan(const struct pve_box *b, struct wall *ret, struct err *e)
+{
+	size_t most = 3; /* names, twice, and the last one */
+
+	for (size_t i = 0; i < b->n_vnets; i++)
+		most += 2 * b->vnets[i].n_subnets;
+	*ret = (struct wall){.rules = calloc(most, sizeof(struct rule))};
+	if (!ret->rules)
+		return err_oom(e);
+	/* A gateway is the node itself. */
+	for (size_t i = 0; i < b->n_vnets; i++)
+		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)
+			add_gateway(ret, &b->vnets[i].subnets[k]);
+	for (size_t i = 0; i < b->n_vnets; i++)
+		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)
+			add_subnet(ret, &b->vnets[i].subnets[k]);
+	if (ret->out && b->dns) {
+		add_dns(ret, b->dns, "udp");
+		add_dns(ret, b->dns, "tcp");
+	}
+	/* Without a way out, all that is left. The policy alone would not do: a clone has its
+	 * template's rules below ours. */
+	add_rule(ret, "DROP")->dest = ret->out ? PRIVATE_NETWORKS : NULL;
+	return 0;
+}
+
+static int send_rule(
+	const struct pve_vm *vm, const struct op *op, const struct rule *r, struct err *e)
+{
+	return pve_do(vm->box->api, op, "POST",
+		json_pack("{s:s, s:s, s:i, s:s*, s:s*, s:s*}", "type", "out", "action", r->action,
+			"enable", 1, "dest", r->dest, "proto", r->proto, "dport", r->port),
+		0, NULL, e, "/nodes/%s/qemu/%u/firewall/rules", vm->box->inst->node, vm->vmid);
 }
 
 int pve_wall_make(struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	struct pve_box *b = vm->box;
-	struct wall w = {.vm = vm, .op = op};
-	bool out = false;
+	auto_free struct rule *rules = NULL;
+	struct wall w;
 
 	if (!b->walled || vm->spec->firewall || !vm->spec->n_nics)
 		return 0;
-	for (size_t i = 0; i < b->n_vnets; i++)
-		for (size_t k = 0; k < b->vnets[i].n_subnets; k++) {
-			out |= b->vnets[i].subnets[k].snat;
-			if (add_subnet(&w, &b->vnets[i].subnets[k], e) < 0)
-				return err_wrap(e, "firewall");
-		}
-	if (out && b->dns &&
-		(add_rule(&w, "ACCEPT", b->dns, "udp", "53", e) < 0 ||
-			add_rule(&w, "ACCEPT", b->dns, "tcp", "53", e) < 0))
-		return err_wrap(e, "firewall");
-	if (out && add_rule(&w, "DROP", PRIVATE_NETWORKS, NULL, NULL, e) < 0)
-		return err_wrap(e, "firewall");
+	if (plan(b, &w, e) < 0)
+		return -1;
+	rules = w.rules;
+	/* The server puts each new rule on top of all others, so the last one goes first. */
+	for (size_t i = w.n; i-- > 0;)
+		if (send_rule(vm, op, &rules[i], e) < 0)
+			return err_wrap(e, "firewall");
 	if (pve_do(b->api, op, "PUT",
 		    json_pack("{s:b, s:b, s:s, s:s}", "enable", 1, "dhcp", 1, "policy_in", "ACCEPT",
-			    "policy_out", out ? "ACCEPT" : "DROP"),
+			    "policy_out", w.out ? "ACCEPT" : "DROP"),
 		    PVE_TWICE, NULL, e, "/nodes/%s/qemu/%u/firewall/options", b->inst->node,
 		    vm->vmid) < 0)
 		return err_wrap(e, "firewall");

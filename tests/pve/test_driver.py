@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client import Client
 from server import PveServer
 
 from driver import SPEC, PveHome, add_decoys, add_template, instance, left, unpack_ovas
@@ -359,19 +358,3 @@ def test_connections_are_kept(home: PveHome, clean: PveServer) -> None:
     assert (
         after["connections"] - before["connections"] <= (after["requests"] - before["requests"]) / 4
     )
-
-
-def test_the_firewall_keeps_networks_apart_where_it_is_on(clean: PveServer) -> None:
-    client = Client(clean)
-    assert client.call("PUT", "/cluster/firewall/options", {"enable": 1}).status == 200
-    other = PveHome(instance(clean))
-    try:
-        box = other.up(spec(vms=[vm("a", nics=[{"vnet": "default"}])]))
-        assert "firewall=1" in vms_of(clean, box)["a"]["config"]["net0"]
-        rules = json.dumps(clean.state()["firewall"])
-        assert "ACCEPT" in rules
-        assert "DROP" in rules
-        other.ok("rm", box)
-    finally:
-        client.call("PUT", "/cluster/firewall/options", {"enable": 0})
-        other.close()

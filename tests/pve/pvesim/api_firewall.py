@@ -109,8 +109,8 @@ def rules_of(place: Place, sub: str = "/rules") -> None:
         rule = fields(call)
         check_rule(rule)
         rule.setdefault("enable", 0)
-        # A new rule goes to the top unless it is told where.
-        rules.insert(call.get("pos") or 0, rule)
+        # The genuine server takes a position and ignores it: what is new goes on top.
+        rules.insert(0, rule)
 
     @add(place, "GET", sub + "/{pos}")
     async def one(call: Call) -> Any:
@@ -224,7 +224,7 @@ def groups() -> None:
     async def insert(call: Call) -> Any:
         rule = fields(call)
         check_rule(rule)
-        rules(call).insert(call.get("pos") or 0, rule)
+        rules(call).insert(0, rule)
 
     @route(f"DELETE {base}/{{group}}/{{pos}}", "/", "Sys.Modify")
     async def take(call: Call) -> Any:

@@ -321,6 +321,7 @@ async def clone(call: Call) -> Any:
         call.state.vms[newid] = new
         call.app.made.append(f"vm {newid}")
         try:
+        copy_firewall(call, vm, new)
             await task.spend()
             fill_clone(call, vm, new, full)
         except BaseException as why:
@@ -341,6 +342,14 @@ def fill_clone(call: Call, vm: Vm, new: Vm, full: bool) -> None:
     for key, parts in vm.drives().items():
         volume = call.state.volume(vm.node, parts.get("file", ""))
         if volume is None or volume.content != "images" or key.startswith("unused"):
+def copy_firewall(call: Call, vm: Vm, new: Vm) -> None:
+    """A clone has its original's rules."""
+    rules = call.state.firewall.get(f"vm/{vm.vmid}")
+    call.state.firewall.pop(f"vm/{new.vmid}", None)
+    if rules:
+        call.state.firewall[f"vm/{new.vmid}"] = copy.deepcopy(rules)
+
+
             continue
         storage = call.get("storage") or volume.volid.split(":")[0]
         made = call.state.new_volume(

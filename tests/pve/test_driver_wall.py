@@ -1,0 +1,146 @@
+"""The wall around a sandbox, on a server whose firewall is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from client import Client
+from server import PveServer
+
+from driver import SPEC, TEMPLATE, PveHome, add_template, instance, left
+
+SCALE = 0.1
+PRIVATE = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16"
+# What somebody allows their template, and would open every sandbox.
+OPEN = {"type": "out", "action": "ACCEPT", "enable": 1, "comment": "the template's"}
+
+
+@pytest.fixture(scope="module")
+def pve() -> Iterator[PveServer]:
+    with PveServer(time_scale=SCALE, task_time=0.05) as server:
+        add_template(server)
+        client = Client(server)
+        assert client.call("PUT", "/cluster/firewall/options", {"enable": 1}).status == 200
+        rules = f"/nodes/{server.node}/qemu/{TEMPLATE}/firewall/rules"
+        assert client.call("POST", rules, OPEN).status == 200
+        yield server
+
+
+@pytest.fixture
+def clean(pve: PveServer) -> Iterator[PveServer]:
+    """Nothing may be there after the test that was not there before it."""
+    pve.clear()
+    before = left(pve)
+    walls = pve.state()["firewall"]
+    yield pve
+    pve.clear()
+    assert left(pve) == before
+    assert pve.state()["firewall"] == walls
+
+
+def walled(snat: bool) -> dict[str, Any]:
+    """Two networks and a VM in both."""
+    vnets = [
+        {
+            "alias": alias,
+            "subnets": [{"cidr": f"10.98.{i}.0/24", "gateway": f"10.98.{i}.1", "snat": snat}],
+        }
+        for i, alias in enumerate(("one", "two"))
+    ]
+    nics = [{"vnet": "one"}, {"vnet": "two"}]
+    return {
+        **SPEC,
+        "vms": [{**SPEC["vms"][0], "name": "a", "nics": nics}],
+        "networks": {"vnets": vnets},
+    }
+
+
+def wall_of(server: PveServer, box: str) -> dict[str, Any]:
+    state = server.state()
+    (vmid,) = [i for i, vm in state["vms"].items() if box in vm["config"].get("tags", "")]
+    assert "firewall=1" in state["vms"][vmid]["config"]["net0"]
+    wall: dict[str, Any] = state["firewall"][f"vm/{vmid}"]
+    return wall
+
+
+def shown(rules: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    assert all(rule["type"] == "out" and rule["enable"] == 1 for rule in rules)
+    return [
+        tuple(
+            str(rule[key]) for key in ("action", "dest", "proto", "dport", "comment") if key in rule
+        )
+        for rule in rules
+    ]
+
+
+NETWORKS = [
+    ("DROP", "10.98.0.1"),
+    ("DROP", "10.98.1.1"),
+    ("ACCEPT", "10.98.0.0/24"),
+    ("ACCEPT", "10.98.1.0/24"),
+]
+TEMPLATES = ("ACCEPT", "the template's")
+
+
+def test_the_first_rule_that_fits_decides(home: PveHome, clean: PveServer) -> None:
+    """The node is closed before its network is open, and ours come before the template's."""
+    box = home.up(walled(snat=True))
+    wall = wall_of(clean, box)
+    dns = Client(clean).get(f"/nodes/{clean.node}/dns")["dns1"]
+    names = [("ACCEPT", dns, "udp", "53"), ("ACCEPT", dns, "tcp", "53")]
+    assert shown(wall["rules"]) == [*NETWORKS, *names, ("DROP", PRIVATE), TEMPLATES]
+    assert wall["options"]["enable"] == 1
+    assert wall["options"]["policy_out"] == "ACCEPT"
+    home.ok("rm", box)
+
+
+def test_without_a_way_out_there_is_none(home: PveHome, clean: PveServer) -> None:
+    """Neither the policy nor what a template allows lets anything out."""
+    box = home.up(walled(snat=False))
+    wall = wall_of(clean, box)
+    assert shown(wall["rules"]) == [*NETWORKS, ("DROP",), TEMPLATES]
+    assert wall["options"]["policy_out"] == "DROP"
+    home.ok("rm", box)
+
+
+@pytest.mark.parametrize("call", ["rules", "options"])
+def test_no_vm_starts_behind_half_a_wall(home: PveHome, clean: PveServer, call: str) -> None:
+    skip = 3 if call == "rules" else 0
+    verb = "POST" if call == "rules" else "PUT"
+    clean.fault(path=f"/qemu/[0-9]+/firewall/{call}$", method=verb, skip=skip)
+    assert "firewall" in home.fails("up", home.spec(walled(snat=True)))
+    assert not [e for e in clean.log() if e["path"].endswith("/status/start")]
+    home.assert_nothing_left()
+
+
+def test_the_wall_is_there_before_the_vm_starts(home: PveHome, clean: PveServer) -> None:
+    box = home.up(walled(snat=True))
+    calls = [(e["method"], e["path"].rsplit("/", 2)[-2:]) for e in clean.log()]
+    start = calls.index(("POST", ["status", "start"]))
+    assert calls[:start].count(("POST", ["firewall", "rules"])) == 7
+    assert ("PUT", ["firewall", "options"]) in calls[:start]
+    assert not [c for c in calls[start:] if "firewall" in c[1]]
+    home.ok("rm", box)
+
+
+def test_a_vm_with_rules_of_its_own_is_left_to_them(home: PveHome, clean: PveServer) -> None:
+    of_user = walled(snat=True)
+    of_user["vms"][0]["firewall"] = True
+    box = home.up(of_user)
+    assert shown(wall_of(clean, box)["rules"]) == [TEMPLATES]
+    home.ok("rm", box)
+
+
+def test_a_server_whose_firewall_is_off_gets_no_rules(clean: PveServer) -> None:
+    client = Client(clean)
+    client.call("PUT", "/cluster/firewall/options", {"enable": 0})
+    other = PveHome(instance(clean))
+    try:
+        box = other.up(walled(snat=True))
+        assert not [e for e in clean.log() if e["path"].endswith("/firewall/rules")]
+        other.ok("rm", box)
+    finally:
+        client.call("PUT", "/cluster/firewall/options", {"enable": 1})
+        other.close()
