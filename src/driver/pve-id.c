@@ -66,10 +66,20 @@ static int pick(
 	return 0;
 }
 
-static bool was_taken(const struct err *e)
+bool pve_was_locked(const struct err *e, unsigned vmid)
 {
-	return (e->kind == ERR_BACKEND || e->kind == ERR_INVALID || e->kind == ERR_NOT_FOUND) &&
-	       (strstr(e->msg, "already exists") || strstr(e->msg, "already in use"));
+	char file[32];
+
+	snprintf(file, sizeof(file), "/lock-%u.conf", vmid);
+	return e->kind == ERR_BACKEND && strstr(e->msg, "can't lock file") && strstr(e->msg, file);
+}
+
+/* Who makes a VM holds the lock of its number until it is made. */
+static bool was_taken(const struct err *e, unsigned vmid)
+{
+	return pve_was_locked(e, vmid) ||
+	       ((e->kind == ERR_BACKEND || e->kind == ERR_INVALID || e->kind == ERR_NOT_FOUND) &&
+		       (strstr(e->msg, "already exists") || strstr(e->msg, "already in use")));
 }
 
 static bool is_transient(const struct err *e)
@@ -118,7 +128,7 @@ int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 			return journal_done(b->d->env->journal, row, e);
 		}
 		why = *e;
-		if (was_taken(e) && ++taken <= TAKEN_TRIES) {
+		if (was_taken(e, id) && ++taken <= TAKEN_TRIES) {
 			/* Not ours, or not any more. */
 			if (journal_gone(b->d->env->journal, row, e) < 0)
 				return -1;

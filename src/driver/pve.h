@@ -248,6 +248,8 @@ void pve_vm_explain(struct pve_vm *vm, struct err *e);
 int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 	int (*make)(void *arg, unsigned vmid, const struct op *op, struct err *e), void *arg,
 	unsigned *ret_vmid, int64_t *ret_row, struct err *e);
+/* Whether something failed because somebody else held the lock of this VM's configuration. */
+bool pve_was_locked(const struct err *e, unsigned vmid);
 
 /* pve-things.c: the journal's rows, and how what they name is removed */
 int pve_thing_intent(

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from server import PveServer
 
-from driver import SPEC, PveHome, add_decoys, add_template, instance, left, unpack_ovas
+from driver import (
+    SPEC,
+    TEMPLATE,
+    PveHome,
+    add_decoys,
+    add_template,
+    instance,
+    left,
+    unpack_ovas,
+)
 
 SCALE = 0.1
 
@@ -211,6 +220,42 @@ def test_ids_that_others_take_are_tried_again(home: PveHome, clean: PveServer) -
         status="unable to create VM 100: config file already exists",
     )
     home.ok("rm", home.up(SPEC))
+
+
+def test_an_id_that_somebody_else_is_cloning_to_is_left_to_them(
+    home: PveHome, clean: PveServer
+) -> None:
+    """Who clones holds the lock of the new number: we are told so by a task that fails."""
+    clean.control("hold", vmid=100)
+    try:
+        box = home.up(SPEC)
+        clones = [e["params"]["newid"] for e in clean.log() if e["path"].endswith("/clone")]
+        assert [int(newid) == 100 for newid in clones] == [True] + [False] * (len(clones) - 1)
+        home.ok("rm", box)
+    finally:
+        clean.control("hold", vmid=100, held=False)
+    assert "100" not in clean.state()["vms"]
+
+
+def test_a_template_that_is_being_changed_is_waited_for(home: PveHome, clean: PveServer) -> None:
+    clean.control("hold", vmid=TEMPLATE)
+    held = True
+    try:
+        process = home.start("up", home.spec(SPEC))
+        while process.poll() is None:
+            ended = [t.get("status") for t in clean.control("tasks") if t["type"] == "qmclone"]
+            if held and any(f"lock-{TEMPLATE}.conf" in status for status in ended if status):
+                clean.control("hold", vmid=TEMPLATE, held=False)
+                held = False
+            time.sleep(0.02)
+    finally:
+        clean.control("hold", vmid=TEMPLATE, held=False)
+    assert process.returncode == 0
+    assert not held
+    clones = [e["params"]["newid"] for e in clean.log() if e["path"].endswith("/clone")]
+    assert len(clones) > 1
+    assert len(set(clones)) == 1
+    home.ok("rm", "--all")
 
 
 def test_secrets_stay_secret(home: PveHome, clean: PveServer) -> None:

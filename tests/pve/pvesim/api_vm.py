@@ -26,6 +26,8 @@ CONFIG_PRIVILEGES = (
     "VM.Config.Cloudinit",
 )
 LOCK_WAIT = 10.0
+# A clone waits less: for its original's lock, then for that of the new number.
+CLONE_LOCK_WAIT = 1.0
 # What a clone does not have of its original.
 OWN = re.compile(r"^(unused\d+|net\d+|parent|snaptime)$")
 
@@ -34,12 +36,12 @@ def configurer(call: Call, vm: Vm) -> Configurer:
     return Configurer(call.app, vm, call.user)
 
 
-async def config_lock(call: Call, vm: Vm) -> None:
-    """Waits for the configuration file's lock, as long as the genuine server does."""
-    deadline = time.monotonic() + LOCK_WAIT * call.app.scale
-    while vm.busy_until > time.monotonic():
+async def file_lock(call: Call, vmid: int, seconds: float = LOCK_WAIT) -> None:
+    """Waits for the lock of a configuration file, as long as the genuine server does."""
+    deadline = time.monotonic() + seconds * call.app.scale
+    while call.state.is_busy(vmid):
         if time.monotonic() >= deadline:
-            raise fail(f"can't lock file '/var/lock/qemu-server/lock-{vm.vmid}.conf' - got timeout")
+            raise fail(f"can't lock file '/var/lock/qemu-server/lock-{vmid}.conf' - got timeout")
         await asyncio.sleep(0.01)
 
 
@@ -205,7 +207,7 @@ async def check_change(call: Call) -> Vm:
         for name in call.params
     ):
         raise fail("no options specified")
-    await config_lock(call, vm)
+    await file_lock(call, vm.vmid)
     check_digest(vm, call.get("digest"))
     if not call.get("skiplock"):
         vm.check_lock()
@@ -224,7 +226,7 @@ async def config_post(call: Call) -> Any:
     vm = await check_change(call)
 
     async def work(task: Task) -> None:
-        await config_lock(call, vm)
+        await file_lock(call, vm.vmid)
         vm.check_lock()
         await change(call, vm)
 
@@ -304,7 +306,6 @@ async def clone(call: Call) -> Any:
         full = not vm.template
     if call.get("storage") and not full:
         raise bad_parameters({"storage": "parameter 'storage' not allowed for linked clones"})
-    await config_lock(call, vm)
     vm.check_lock()
     if newid in call.state.vms:
         raise fail(f"unable to create VM {newid}: config file already exists")
@@ -313,15 +314,15 @@ async def clone(call: Call) -> Any:
         key, volid = next(iter(drives.items()), ("scsi0", ""))
         raise fail(f"Linked clone feature is not supported for '{volid}' ({key})")
 
-    async def work(task: Task) -> None:
+    async def make(task: Task) -> None:
         if newid in call.state.vms:
             raise TaskFailed(f"unable to create VM {newid}: config file already exists")
         new = Vm(newid, call.get("target", vm.node))
         new.lock, new.creating = "clone", True
         call.state.vms[newid] = new
         call.app.made.append(f"vm {newid}")
-        try:
         copy_firewall(call, vm, new)
+        try:
             await task.spend()
             fill_clone(call, vm, new, full)
         except BaseException as why:
@@ -329,7 +330,24 @@ async def clone(call: Call) -> Any:
             raise TaskFailed(f"clone failed: {why}") from why
         new.lock, new.creating = "", False
 
+    async def work(task: Task) -> None:
+        await file_lock(call, vm.vmid, CLONE_LOCK_WAIT)
+        await file_lock(call, newid, CLONE_LOCK_WAIT)
+        call.state.held.add(newid)
+        try:
+            await make(task)
+        finally:
+            call.state.held.discard(newid)
+
     return call.task("qmclone", vm.vmid, work, early=True)
+
+
+def copy_firewall(call: Call, vm: Vm, new: Vm) -> None:
+    """A clone has its original's rules."""
+    rules = call.state.firewall.get(f"vm/{vm.vmid}")
+    call.state.firewall.pop(f"vm/{new.vmid}", None)
+    if rules:
+        call.state.firewall[f"vm/{new.vmid}"] = copy.deepcopy(rules)
 
 
 def fill_clone(call: Call, vm: Vm, new: Vm, full: bool) -> None:
@@ -342,14 +360,6 @@ def fill_clone(call: Call, vm: Vm, new: Vm, full: bool) -> None:
     for key, parts in vm.drives().items():
         volume = call.state.volume(vm.node, parts.get("file", ""))
         if volume is None or volume.content != "images" or key.startswith("unused"):
-def copy_firewall(call: Call, vm: Vm, new: Vm) -> None:
-    """A clone has its original's rules."""
-    rules = call.state.firewall.get(f"vm/{vm.vmid}")
-    call.state.firewall.pop(f"vm/{new.vmid}", None)
-    if rules:
-        call.state.firewall[f"vm/{new.vmid}"] = copy.deepcopy(rules)
-
-
             continue
         storage = call.get("storage") or volume.volid.split(":")[0]
         made = call.state.new_volume(

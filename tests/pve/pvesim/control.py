@@ -108,6 +108,13 @@ class Control:
         else:
             self.app.rollback_hold = seconds
 
+    def do_hold(self, vmid: int, held: bool = True) -> None:
+        """Holds the lock of a configuration file, also of a VM that is not there, or lets go."""
+        if held:
+            self.app.state.held.add(vmid)
+        else:
+            self.app.state.held.discard(vmid)
+
     def do_cut(self) -> int:
         """Cuts every open connection."""
         cut = list(self.front.open)

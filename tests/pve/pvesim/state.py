@@ -226,6 +226,8 @@ class State:
         self.vms: dict[int, Vm] = {}
         self.pools: dict[str, dict[str, Any]] = {}
         self.firewall: dict[str, Any] = {}
+        # Numbers whose configuration file's lock a task holds, or a test; there may be no VM yet.
+        self.held: set[int] = set()
 
     def node(self, name: str) -> Node:
         node = self.nodes.get(name)
@@ -244,6 +246,11 @@ class State:
         if vm is None or vm.node != node:
             raise fail(f"Configuration file 'nodes/{node}/qemu-server/{vmid}.conf' does not exist")
         return vm
+
+    def is_busy(self, vmid: int) -> bool:
+        """Whether somebody holds the lock of a VM's configuration file."""
+        vm = self.vms.get(vmid)
+        return vmid in self.held or (vm is not None and vm.busy_until > time.monotonic())
 
     def storage(self, node: str, name: str) -> Storage:
         self.node(node)
