@@ -239,20 +239,20 @@ static int sweep_zones(const struct sweep *s, struct pve_site *site, struct err 
 	return 0;
 }
 
-static int sweep_volumes(const struct sweep *s, struct pve_inst *inst, struct err *e)
+/* storage: NULL if the node has none for such content. */
+static int sweep_content(const struct sweep *s, struct pve_inst *inst, const char *storage,
+	const char *content, struct err *e)
 {
-	auto_pve_storages struct pve_storages st = {0};
+	struct pve_api *api = pve_site_api(inst->site);
 	auto_json json_t *volumes = NULL;
 	const json_t *v;
 	char stamp[64];
 	size_t i;
 
-	if (pve_storages_find(inst, s->op, &st, e) < 0)
-		return -1;
-	if (!st.iso)
+	if (!storage)
 		return 0;
-	if (pve_do(pve_site_api(inst->site), s->op, "GET", json_pack("{s:s}", "content", "iso"), 0,
-		    &volumes, e, "/nodes/%s/storage/%s/content", inst->node, st.iso) < 0)
+	if (pve_do(api, s->op, "GET", json_pack("{s:s}", "content", content), 0, &volumes, e,
+		    "/nodes/%s/storage/%s/content", inst->node, storage) < 0)
 		return -1;
 	json_array_foreach(volumes, i, v)
 	{
@@ -260,11 +260,21 @@ static int sweep_volumes(const struct sweep *s, struct pve_inst *inst, struct er
 
 		if (!volid || !is_lost(s, volid, stamp))
 			continue;
-		if (pve_volume_delete(pve_site_api(inst->site), s->op, inst->node, volid, e) < 0)
+		if (pve_volume_delete(api, s->op, inst->node, volid, e) < 0)
 			return -1;
 		s->said(s->arg, volid);
 	}
 	return 0;
+}
+
+static int sweep_volumes(const struct sweep *s, struct pve_inst *inst, struct err *e)
+{
+	auto_pve_storages struct pve_storages st = {0};
+
+	if (pve_storages_find(inst, s->op, &st, e) < 0 ||
+		sweep_content(s, inst, st.iso, "iso", e) < 0)
+		return -1;
+	return sweep_content(s, inst, st.import, "import", e);
 }
 
 int pve_sweep(struct driver *base, const struct op *op, bool (*known)(void *arg, const char *id),

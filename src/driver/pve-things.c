@@ -15,8 +15,8 @@
 
 #define TRY_AGAIN      0.2
 #define TRY_AGAIN_MOST 5.0
-#define COMING_LOOK    0.5 /* seconds between looks for a VM that may be in the making */
-enum { COMING_LOOKS = 4 };
+#define COMING_LOOK    0.5 /* seconds between looks for what may be in the making */
+enum { COMING_LOOKS = 4, TASKS_MAX = 1000 };
 
 int pve_thing_intent(
 	struct pve_box *b, const char *kind, const char *name, int64_t *ret_row, struct err *e)
@@ -48,6 +48,24 @@ bool pve_stamp_find(const struct pve_driver *d, const char *text, char ret_id[32
 	return n > 0;
 }
 
+/* ---- what the server is busy with ---- */
+
+static int list_running(
+	struct pve_api *api, const struct op *op, const char *node, json_t **ret, struct err *e)
+{
+	return pve_do(api, op, "GET",
+		json_pack("{s:s, s:i}", "source", "active", "limit", TASKS_MAX), PVE_STUBBORN, ret,
+		e, "/nodes/%s/tasks", node);
+}
+
+static bool is_task(const json_t *t, const char *type)
+{
+	const char *is = json_string_value(json_object_get(t, "type"));
+
+	/* One that has ended may be in the list for a while. */
+	return is && strcmp(is, type) == 0 && !json_object_get(t, "endtime");
+}
+
 /* ---- removing a VM ---- */
 
 enum look { LOOK_GONE, LOOK_COMING, LOOK_OURS, LOOK_NOT_OURS };
@@ -69,15 +87,11 @@ static int is_making(
 	size_t i;
 
 	*ret = false;
-	if (pve_do(api, op, "GET", json_pack("{s:s}", "source", "active"), PVE_STUBBORN, &tasks, e,
-		    "/nodes/%s/tasks", node) < 0)
+	if (list_running(api, op, node, &tasks, e) < 0)
 		return -1;
 	json_array_foreach(tasks, i, t)
 	{
-		const char *type = json_string_value(json_object_get(t, "type"));
-
-		if (type && (strcmp(type, "qmclone") == 0 || strcmp(type, "qmcreate") == 0))
-			*ret = true;
+		*ret |= is_task(t, "qmclone") || is_task(t, "qmcreate");
 	}
 	return 0;
 }
@@ -204,6 +218,69 @@ int pve_reclaim(
 		json_get(ref, t->kind, e, "{s:s, s:s, s:s, s:s}", "at", &at, "node", &node, "stamp",
 			&stamp, "name", &name) < 0 ||
 		pve_access_site(d, at, &site, e) < 0)
+/* ---- removing a file ---- */
+
+/* The key of a site begins with the user. A token's tasks are those of "user@realm!token". */
+static bool is_by_us(const struct pve_site *site, const json_t *task)
+{
+	const char *user = json_string_value(json_object_get(task, "user"));
+	size_t n = user ? strcspn(user, "!") : 0;
+
+	return user && strncmp(site->key, user, n) == 0 && site->key[n] == '@';
+}
+
+/*
+ * Whether the server may be about to put a file into place. A download is known by the file's
+ * name, and is told to stop; one that cannot be stopped ends by itself. What was uploaded is copied
+ * by a task that does not say what it copies.
+ */
+static int is_coming(struct pve_site *site, const struct op *op, const char *node, const char *file,
+	bool *ret, struct err *e)
+{
+	struct pve_api *api = pve_site_api(site);
+	auto_json json_t *tasks = NULL;
+	const json_t *t;
+	size_t i;
+
+	*ret = false;
+	if (list_running(api, op, node, &tasks, e) < 0)
+		return -1;
+	json_array_foreach(tasks, i, t)
+	{
+		const char *id = json_string_value(json_object_get(t, "id"));
+		const char *upid = json_string_value(json_object_get(t, "upid"));
+		struct err ignored;
+
+		*ret |= is_task(t, "imgcopy") && is_by_us(site, t);
+		if (!is_task(t, "download") || !id || strcmp(id, file) != 0 || !upid)
+			continue;
+		*ret = true;
+		if (pve_do(api, op, "DELETE", NULL, 0, NULL, &ignored, "/nodes/%s/tasks/%s", node,
+			    upid) < 0)
+			continue;
+	}
+	return 0;
+}
+
+/* volid: "local:import/FILE". Deleting what is not there yet succeeds, and nobody would look for it
+ * later. */
+static int remove_volume(struct pve_site *site, const struct op *op, const char *volid,
+	const struct pve_doomed *of, struct err *e)
+{
+	const char *file = strrchr(volid, '/');
+	unsigned looks = 0;
+
+	while (of->maybe_coming && file && looks < COMING_LOOKS) {
+		bool coming;
+
+		if (is_coming(site, op, of->node, file + 1, &coming, e) < 0 ||
+			op_pause(op, COMING_LOOK, e) < 0)
+			return err_wrap(e, "%s", volid);
+		looks = coming ? 0 : looks + 1;
+	}
+	return pve_volume_delete(pve_site_api(site), op, of->node, volid, e);
+}
+
 		return -1;
 	vm.node = node;
 	vm.stamp = stamp;
@@ -215,6 +292,6 @@ int pve_reclaim(
 	if (strcmp(t->kind, "zone") == 0)
 		return remove_zone(site, op, name, &vm, e);
 	if (strcmp(t->kind, "volume") == 0)
-		return pve_volume_delete(pve_site_api(site), op, node, name, e);
+		return remove_volume(site, op, name, &vm, e);
 	return err_set(e, ERR_INTERNAL, "the proxmox driver knows no \"%s\"", t->kind);
 }

@@ -165,7 +165,9 @@ def start(
         storage.volumes[volid] = Volume(volid, content, form, target.stat().st_size, target)
         app.made.append(f"volume {volid}")
 
-    return app.tasks.start(node, "download" if fetch else "imgcopy", "", user, work)
+    # A download is named after its file, a copy is not.
+    kind, ident = ("download", file) if fetch else ("imgcopy", "")
+    return app.tasks.start(node, kind, ident, user, work)
 
 
 def check_suffix(content: str, file: str, release: tuple[int, int]) -> None:

@@ -1,0 +1,141 @@
+"""What appears on a server after moat has turned away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client import Client
+from server import PveServer
+
+from driver import SPEC, PveHome, add_template, instance, left, make_ova
+
+SCALE = 0.1
+WAIT_SECONDS = 240
+# Longer than any test waits: such a task has to be stopped.
+FOR_EVER = 3600.0
+# Long enough to be killed in the middle of it.
+A_WHILE = 4.0
+
+
+@pytest.fixture(scope="module")
+def pve() -> Iterator[PveServer]:
+    with PveServer(time_scale=SCALE, task_time=0.05) as server:
+        add_template(server)
+        yield server
+
+
+@pytest.fixture
+def clean(pve: PveServer) -> Iterator[PveServer]:
+    """Nothing may be there after the test that was not there before it."""
+    pve.clear()
+    before = left(pve)
+    yield pve
+    for kind in ("download", "imgcopy"):
+        pve.control("task_seconds", kind=kind, seconds=0.05)
+    pve.clear()
+    assert left(pve) == before
+
+
+@pytest.fixture
+def own(clean: PveServer) -> Iterator[PveHome]:
+    """A moat whose daemon may be killed."""
+    home = PveHome(instance(clean))
+    yield home
+    home.close()
+
+
+def of(source: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**SPEC, "vms": [{**SPEC["vms"][0], "source": source, **more}]}
+
+
+def wait_for(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def runs(server: PveServer, kind: str) -> bool:
+    return any(t["type"] == kind and "endtime" not in t for t in server.control("tasks"))
+
+
+def kill(home: PveHome) -> None:
+    home.kill_daemon()
+    home.ok("gc", timeout=WAIT_SECONDS)
+
+
+# --- files ---
+
+
+def end_of(home: PveHome, server: PveServer, spec: dict[str, Any], kind: str, how: str) -> None:
+    """A sandbox whose making ends while the server is busy with its file."""
+    process = home.start("up", home.spec(spec))
+    wait_for(lambda: runs(server, kind) or process.poll() is not None)
+    if how == "killed":
+        kill(home)
+    else:
+        process.terminate()
+    process.wait(WAIT_SECONDS)
+    home.assert_nothing_left(WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("how", ["killed", "cancelled"])
+def test_a_download_is_stopped(own: PveHome, clean: PveServer, how: str) -> None:
+    clean.control("task_seconds", kind="download", seconds=FOR_EVER)
+    end_of(own, clean, of({"built_in": "debian13"}), "download", how)
+    (download,) = [t for t in clean.control("tasks") if t["type"] == "download"][-1:]
+    assert download["status"] == "received interrupt"
+
+
+def test_a_download_that_may_not_be_stopped_is_waited_for(own: PveHome, clean: PveServer) -> None:
+    clean.control("task_seconds", kind="download", seconds=A_WHILE)
+    clean.fault(path="/tasks/UPID", method="DELETE", status=403, times=-1)
+    end_of(own, clean, of({"built_in": "debian13"}), "download", "killed")
+    (download,) = [t for t in clean.control("tasks") if t["type"] == "download"][-1:]
+    assert download["status"] == "OK"
+
+
+def test_downloads_of_others_are_left_alone(own: PveHome, clean: PveServer) -> None:
+    clean.control("task_seconds", kind="download", seconds=FOR_EVER)
+    client = Client(clean)
+    given = {"content": "iso", "filename": "theirs.iso", "url": "http://192.0.2.7/theirs.iso"}
+    theirs = client.call("POST", f"/nodes/{clean.node}/storage/local/download-url", given).data
+    process = own.start("up", own.spec(of({"built_in": "debian13"})))
+    wait_for(lambda: sum(e["path"].endswith("/download-url") for e in clean.log()) == 2)
+    kill(own)
+    process.wait(WAIT_SECONDS)
+    own.assert_nothing_left(WAIT_SECONDS)
+    (running,) = [t["upid"] for t in clean.control("tasks") if "endtime" not in t]
+    assert running == theirs
+    assert client.call("DELETE", f"/nodes/{clean.node}/tasks/{theirs}").status == 200
+
+
+@pytest.mark.parametrize("how", ["killed", "cancelled"])
+def test_a_file_that_is_being_copied_goes_too(
+    own: PveHome, clean: PveServer, tmp_path: Path, how: str
+) -> None:
+    ova = tmp_path / "machine.ova"
+    make_ova(ova)
+    clean.control("task_seconds", kind="imgcopy", seconds=A_WHILE)
+    end_of(own, clean, of({"ova": str(ova)}), "imgcopy", how)
+
+
+@pytest.mark.parametrize("content", ["iso", "import"])
+def test_gc_finds_files_that_no_journal_knows(own: PveHome, clean: PveServer, content: str) -> None:
+    own.ok("rm", own.up(SPEC))
+    install = (own.dir / "state" / "proxmox-id").read_text()
+    suffix = "iso" if content == "iso" else "qcow2"
+    ours = f"local:{content}/moat-{install}-0123456789-x.{suffix}"
+    theirs = f"local:{content}/moat-00000000-0123456789-x.{suffix}"
+    for volid in (ours, theirs):
+        clean.control("add_volume", volid=volid, content=content)
+    own.ok("gc", timeout=WAIT_SECONDS)
+    there = clean.state()["volumes"]
+    assert ours not in there
+    assert theirs in there
+    path = f"/nodes/{clean.node}/storage/local/content/{theirs}"
+    assert Client(clean).task("DELETE", path) == "OK"
