@@ -70,6 +70,14 @@ static bool is_task(const json_t *t, const char *type)
 
 enum look { LOOK_GONE, LOOK_COMING, LOOK_OURS, LOOK_NOT_OURS };
 
+static bool is_set(const json_t *value)
+{
+	const char *text = json_string_value(value);
+
+	return json_is_true(value) || json_integer_value(value) != 0 ||
+	       (text && strcmp(text, "1") == 0);
+}
+
 static bool carries(const json_t *config, const char *stamp)
 {
 	const char *tags = json_string_value(json_object_get(config, "tags"));
@@ -97,16 +105,18 @@ static int is_making(
 }
 
 static int look_at(struct pve_api *api, const struct op *op, const struct pve_doomed *vm,
-	enum look *ret, struct err *e)
+	enum look *ret, bool *ret_protected, struct err *e)
 {
 	auto_json json_t *config = NULL;
 	const char *lock;
 
+	*ret_protected = false;
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &config, e, "/nodes/%s/qemu/%u/config",
 		    vm->node, vm->vmid) < 0) {
 		*ret = LOOK_GONE;
 		return e->kind == ERR_NOT_FOUND ? 0 : -1;
 	}
+	*ret_protected = is_set(json_object_get(config, "protection"));
 	lock = json_string_value(json_object_get(config, "lock"));
 	if (carries(config, vm->stamp))
 		*ret = LOOK_OURS;
@@ -120,9 +130,14 @@ static int look_at(struct pve_api *api, const struct op *op, const struct pve_do
 	return 0;
 }
 
-static int stop_and_delete(
-	struct pve_api *api, const struct op *op, const struct pve_doomed *vm, struct err *e)
+static int stop_and_delete(struct pve_api *api, const struct op *op, const struct pve_doomed *vm,
+	bool is_protected, struct err *e)
 {
+	/* A clone has that of its template until it is configured. */
+	if (is_protected &&
+		pve_do(api, op, "PUT", json_pack("{s:i}", "protection", 0), PVE_STUBBORN, NULL, e,
+			"/nodes/%s/qemu/%u/config", vm->node, vm->vmid) < 0)
+		return -1;
 	if (pve_run(api, op, "POST", NULL, PVE_STUBBORN, e, "/nodes/%s/qemu/%u/status/stop",
 		    vm->node, vm->vmid) < 0)
 		return -1;
@@ -156,9 +171,10 @@ int pve_vm_remove(
 
 	for (;;) {
 		enum look seen;
+		bool is_protected;
 		int rc = 0;
 
-		if (look_at(api, op, vm, &seen, e) < 0)
+		if (look_at(api, op, vm, &seen, &is_protected, e) < 0)
 			return err_wrap(e, "VM %u", vm->vmid);
 		if (seen == LOOK_NOT_OURS)
 			return 0;
@@ -169,7 +185,7 @@ int pve_vm_remove(
 			continue;
 		}
 		if (seen == LOOK_OURS)
-			rc = stop_and_delete(api, op, vm, e);
+			rc = stop_and_delete(api, op, vm, is_protected, e);
 		if (seen == LOOK_OURS && rc == 0)
 			return 0;
 		/* It is locked by a task that still runs, or the storage is busy: that passes. A
@@ -202,22 +218,6 @@ static int remove_zone(struct pve_site *site, const struct op *op, const char *z
 	return rc;
 }
 
-/* ---- rows ---- */
-
-int pve_reclaim(
-	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
-{
-	struct pve_driver *d = (struct pve_driver *)base;
-	auto_json json_t *ref = NULL;
-	const char *at, *node, *stamp, *name;
-	struct pve_doomed vm = {.maybe_coming = strcmp(t->state, "intent") == 0};
-	struct pve_site *site;
-
-	if (json_parse_object((struct bytes){(const uint8_t *)t->ref, strlen(t->ref)}, &ref, e) <
-			0 ||
-		json_get(ref, t->kind, e, "{s:s, s:s, s:s, s:s}", "at", &at, "node", &node, "stamp",
-			&stamp, "name", &name) < 0 ||
-		pve_access_site(d, at, &site, e) < 0)
 /* ---- removing a file ---- */
 
 /* The key of a site begins with the user. A token's tasks are those of "user@realm!token". */
@@ -281,6 +281,22 @@ static int remove_volume(struct pve_site *site, const struct op *op, const char 
 	return pve_volume_delete(pve_site_api(site), op, of->node, volid, e);
 }
 
+/* ---- rows ---- */
+
+int pve_reclaim(
+	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e)
+{
+	struct pve_driver *d = (struct pve_driver *)base;
+	auto_json json_t *ref = NULL;
+	const char *at, *node, *stamp, *name;
+	struct pve_doomed vm = {.maybe_coming = strcmp(t->state, "intent") == 0};
+	struct pve_site *site;
+
+	if (json_parse_object((struct bytes){(const uint8_t *)t->ref, strlen(t->ref)}, &ref, e) <
+			0 ||
+		json_get(ref, t->kind, e, "{s:s, s:s, s:s, s:s}", "at", &at, "node", &node, "stamp",
+			&stamp, "name", &name) < 0 ||
+		pve_access_site(d, at, &site, e) < 0)
 		return -1;
 	vm.node = node;
 	vm.stamp = stamp;

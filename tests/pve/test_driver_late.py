@@ -1,4 +1,4 @@
-"""What appears on a server after moat has turned away."""
+"""What appears on a server, or cannot be removed there, after moat has turned away."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ WAIT_SECONDS = 240
 FOR_EVER = 3600.0
 # Long enough to be killed in the middle of it.
 A_WHILE = 4.0
+GUARDED = 9001
 
 
 @pytest.fixture(scope="module")
 def pve() -> Iterator[PveServer]:
     with PveServer(time_scale=SCALE, task_time=0.05) as server:
         add_template(server)
+        add_template(server, GUARDED, tags="guarded;inspect")
+        config = f"/nodes/{server.node}/qemu/{GUARDED}/config"
+        assert Client(server).call("PUT", config, {"protection": 1}).status == 200
         yield server
 
 
@@ -139,3 +143,39 @@ def test_gc_finds_files_that_no_journal_knows(own: PveHome, clean: PveServer, co
     assert theirs in there
     path = f"/nodes/{clean.node}/storage/local/content/{theirs}"
     assert Client(clean).task("DELETE", path) == "OK"
+
+
+# --- VMs that are protected ---
+
+CONFIG = rf"/qemu/(?!{GUARDED})[0-9]+/config$"
+OF_GUARDED = of({"existing_vm_template_tag": "guarded"})
+
+
+def test_a_protected_template_has_clones_that_can_be_removed(
+    own: PveHome, clean: PveServer
+) -> None:
+    clean.fault(path=CONFIG, method="PUT", message="no such luck")
+    assert "no such luck" in own.fails("up", own.spec(OF_GUARDED), timeout=WAIT_SECONDS)
+    own.assert_nothing_left(WAIT_SECONDS)
+    assert clean.state()["vms"][str(GUARDED)]["config"]["protection"] == 1
+
+
+def test_a_clone_that_was_never_configured_is_removed_by_the_next_daemon(
+    own: PveHome, clean: PveServer
+) -> None:
+    rule = clean.fault(path=CONFIG, method="PUT", action="drop", times=-1)
+    process = own.start("up", own.spec(OF_GUARDED))
+    wait_for(lambda: clean.control("struck")[str(rule)])
+    own.kill_daemon()
+    process.wait(WAIT_SECONDS)
+    clean.control("clear_faults")
+    own.ok("gc", timeout=WAIT_SECONDS)
+    own.assert_nothing_left(WAIT_SECONDS)
+
+
+def test_a_sandbox_that_asks_for_protection_goes_all_the_same(
+    own: PveHome, clean: PveServer
+) -> None:
+    box = own.up(of({"existing_vm_template_tag": "base"}, native={"protection": 1}))
+    own.ok("rm", box, timeout=WAIT_SECONDS)
+    own.assert_nothing_left(WAIT_SECONDS)
