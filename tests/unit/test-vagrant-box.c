@@ -103,13 +103,12 @@ struct making {
 static void prepare(struct making *m, const char *machines, json_t *native, json_t *vms)
 {
 	auto_json json_t *spec = NULL;
-	char path[256];
 	struct err e;
 
 	*m = (struct making){0};
 	unlink(at("calls"));
-	snprintf(path, sizeof(path), "%s/bin:%s", scratch, getenv("PATH"));
-	m->access = json_pack("{s:{s:s, s:s, s:s, s:o, s:s}}", "env", "PATH", path, "FAKE", scratch,
+	m->access = json_pack("{s:{s:o, s:s, s:s, s:o, s:s}}", "env", "PATH",
+		json_sprintf("%s/bin:%s", scratch, getenv("PATH")), "FAKE", scratch,
 		"FAKE_MACHINES", machines, "FAKE_PORT", json_sprintf("%u", port),
 		"INSPECT_SANDBOX_CACHE_DIR", at("boxes"));
 	json_object_set_new(native, "vagrantfile", json_string(at("Vagrantfile")));
