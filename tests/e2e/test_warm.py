@@ -140,7 +140,8 @@ def test_obstacles_are_told(warm: Home) -> None:
 def test_a_recorded_network_is_no_obstacle(warm: Home) -> None:
     record = warm.dir / "record.pcap"
     networks = {"vnets": [{"alias": "lan", "capture": str(record)}]}
-    # Another kind than those above: its template is made by the sandbox that is recorded.
+    # Another kind than the other tests': its template is made by the sandbox that is recorded.
+    before = [template["key"] for template in templates(warm)]
     spec = warm.spec({"vms": [{**KIND["vms"][0], "ram_mb": 168}], "networks": networks})
     assert warm.fails("up", "--timeout", "0.5", spec)
     assert not record.exists(), "nothing is left of one that was not made"
@@ -150,6 +151,8 @@ def test_a_recorded_network_is_no_obstacle(warm: Home) -> None:
     assert record.stat().st_size >= 24, "what was recorded stays"
     assert "is there already" in warm.fails("up", spec)
     assert record.exists()
+    made = [template["key"] for template in templates(warm) if template["key"] not in before]
+    warm.ok("image", "cool", *made)
 
 
 def test_what_is_in_use_cannot_be_removed(warm: Home) -> None:
