@@ -3,7 +3,7 @@
 # shellcheck source=lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
 
-mkdir "$tmp/bin" "$tmp/work"
+mkdir "$tmp/bin" "$tmp/eval"
 cat >"$tmp/bin/vagrant" <<-'SCRIPT'
 	#!/bin/sh
 	cat /proc/$$/environ >"$SEEN" # a shell drops names that are not its own
@@ -11,8 +11,8 @@ cat >"$tmp/bin/vagrant" <<-'SCRIPT'
 	exit 1
 SCRIPT
 chmod +x "$tmp/bin/vagrant"
-echo "# not read" >"$tmp/work/Vagrantfile"
-cd "$tmp/work" || exit 1
+echo "# not read" >"$tmp/eval/Vagrantfile"
+cd "$tmp/eval" || exit 1
 export PATH="$tmp/bin:$PATH" SEEN="$tmp/seen"
 
 # shellcheck disable=SC2317 # called by check
@@ -30,7 +30,7 @@ odd
 check "vagrant has run" grep -q "enough seen" "$tmp/err"
 check "a name that begins with a digit is handed over" seen "2FA_MODE=on"
 check "and one with punctuation" seen "a.b-c=d"
-check "a relative directory is one of the client's" seen "VAGRANT_CWD=$tmp/work/boxes/moat-\([a-z0-9]*\)/moat-\1"
-check "nothing is left in it" test -z "$(ls -A "$tmp/work/boxes")"
+check "a relative directory is one of the client's" seen "VAGRANT_CWD=$tmp/eval/boxes/moat-\([a-z0-9]*\)/moat-\1"
+check "nothing is left in it" test -z "$(ls -A "$tmp/eval/boxes")"
 
 end_tests

@@ -8,7 +8,7 @@ import pytest
 from client import Client
 from server import PveServer
 
-from driver import PveHome, instance
+from driver import PveHome, instance, left
 
 # Delays of the genuine server, shortened: what is tested is that they are there.
 SCALE = 0.1
@@ -30,6 +30,16 @@ def server(shared: PveServer) -> PveServer:
 @pytest.fixture
 def client(server: PveServer) -> Client:
     return Client(server)
+
+
+@pytest.fixture
+def clean(pve: PveServer) -> Iterator[PveServer]:
+    """Nothing may be there after the test that was not there before it."""
+    pve.clear()
+    before = left(pve)
+    yield pve
+    pve.clear()
+    assert left(pve) == before
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,7 @@ from typing import Any
 import pytest
 from server import PveServer
 
-from driver import (
-    SPEC,
-    TEMPLATE,
-    PveHome,
-    add_decoys,
-    add_template,
-    instance,
-    left,
-    unpack_ovas,
-)
+from driver import SPEC, TEMPLATE, PveHome, add_decoys, add_template, instance, unpack_ovas
 
 SCALE = 0.1
 
@@ -33,16 +24,6 @@ def pve() -> Iterator[PveServer]:
         add_decoys(server)
         unpack_ovas(server)
         yield server
-
-
-@pytest.fixture
-def clean(pve: PveServer) -> Iterator[PveServer]:
-    """Nothing may be there after the test that was not there before it."""
-    pve.clear()
-    before = left(pve)
-    yield pve
-    pve.clear()
-    assert left(pve) == before
 
 
 def spec(**more: Any) -> dict[str, Any]:
