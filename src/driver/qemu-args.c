@@ -16,6 +16,14 @@
  * eight.
  */
 #define TCG_CMDLINE " tsc=reliable mitigations=off"
+/*
+ * As many ports as a VM may be given, and an interrupt for each direction of each, for the device's
+ * own two queues and for its configuration: with fewer, a guest shares one and looks at all queues
+ * whenever it comes.
+ */
+#define PORTS "max_ports=7,vectors=17"
+/* Without KVM an eventfd only takes what the guest sends through one more thread. */
+#define PORTS_DIRECT ",ioeventfd=off"
 
 static bool old_machine(const struct vm_spec *vm)
 {
@@ -64,13 +72,13 @@ static void add_socket(struct strv *a, const char *id, int fd)
 	strv_addf(a, "socket,id=%s,fd=%d", id, fd);
 }
 
-static void add_channels(struct strv *a)
+static void add_channels(const struct qemu_plan *p, struct strv *a)
 {
 	add_socket(a, "qmp", QEMU_FD_QMP);
 	strv_add_all(a, "-mon", "chardev=qmp,mode=control", NULL);
 	add_socket(a, "console", QEMU_FD_CONSOLE);
-	strv_add_all(
-		a, "-serial", "chardev:console", "-device", "virtio-serial-pci,id=ports", NULL);
+	strv_add_all(a, "-serial", "chardev:console", "-device", NULL);
+	strv_addf(a, "virtio-serial-pci,id=ports," PORTS "%s", p->kvm ? "" : PORTS_DIRECT);
 	add_socket(a, "agent", QEMU_FD_AGENT);
 	strv_add_all(a, "-device",
 		"virtserialport,bus=ports.0,chardev=agent,id=agent-port,name=org.qemu.guest_agent."
@@ -209,7 +217,7 @@ int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 	size_t i;
 
 	add_machine(p, &a);
-	add_channels(&a);
+	add_channels(p, &a);
 	add_boot(p, &a);
 	add_disk(p, &a);
 	if (p->template)
