@@ -14,6 +14,7 @@
 enum {
 	STRINGS_BIG = 1024 * 1024,
 	STACK_FOR_BIG = 32 * 1024 * 1024,
+	NOBODYS_GROUPS = USER_GROUPS_MAX + 1,
 };
 
 static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
@@ -23,7 +24,8 @@ static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
 	_exit(127);
 }
 
-static void get_ready(const struct command *c)
+/* Leaves in ret_joined whose groups we have. */
+static void get_ready(const struct command *c, struct user *ret_joined)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != c->supervisor)
@@ -34,6 +36,11 @@ static void get_ready(const struct command *c)
 	/* What else the supervisor has goes now, and not when somebody waits for the command. */
 	for (int fd = c->input + 1; fd <= c->out || fd <= c->err; fd++)
 		close(fd);
+	/* The next command's user is most often the last one's. The runner may be writing there:
+	 * whatever the copy is then, it is what we go by. */
+	*ret_joined = c->job->user;
+	if (ret_joined->n_groups > USER_GROUPS_MAX || user_join_groups(ret_joined) != 0)
+		ret_joined->n_groups = NOBODYS_GROUPS;
 }
 
 /* Returns its input; -1: none of its own. */
@@ -130,14 +137,15 @@ static int execute(char *const *argv, char *const *env)
 _Noreturn void command_run(const struct command *c)
 {
 	struct job *job = c->job;
+	struct user joined;
 	int error, in;
 
-	get_ready(c);
+	get_ready(c, &joined);
 	in = wait_for_job(c);
 	job->state.started = 1;
 	take_input(job, in);
 	make_room_for_strings(job);
-	error = user_become(&job->user);
+	error = user_become(&job->user, &joined);
 	if (error)
 		give_up(job, JOB_NO_USER, error);
 	error = enter(job);

@@ -232,15 +232,29 @@ void user_fs_leave(const struct user *u)
 	errno = saved;
 }
 
-int user_become(const struct user *u)
+int user_join_groups(const struct user *u)
 {
 	if (geteuid() != 0)
 		return 0; /* user_find has seen to it that it is us */
 	if (set_groups(u->n_groups, u->groups) < 0 ||
-		syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
-		syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+		syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0)
 		return errno;
 	return 0;
+}
+
+static bool same_groups(const struct user *a, const struct user *b)
+{
+	return a->gid == b->gid && a->n_groups == b->n_groups &&
+	       memcmp(a->groups, b->groups, a->n_groups * sizeof(a->groups[0])) == 0;
+}
+
+int user_become(const struct user *u, const struct user *joined)
+{
+	int error = same_groups(u, joined) ? 0 : user_join_groups(u);
+
+	if (!error && must_switch(u) && syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+		error = errno;
+	return error;
 }
 
 int user_path(const struct user *u, const char *cwd, const char *path, char *out, size_t size)

@@ -39,8 +39,13 @@ int user_find(const char *who, struct user *ret);
 int user_fs_enter(const struct user *u);
 void user_fs_leave(const struct user *u);
 
-/* For good, in a process about to become a command. 0 or an errno. */
-int user_become(const struct user *u);
+/*
+ * For good, in a process about to become a command. 0 or an errno. The groups of somebody who is
+ * likely to be asked for can be taken beforehand, and replaced by others as long as we are root.
+ */
+int user_join_groups(const struct user *u);
+/* joined: whose groups we have already. */
+int user_become(const struct user *u, const struct user *joined);
 
 /*
  * The absolute path that `path` means to a user in cwd: a relative path starts at cwd, a relative

@@ -12,7 +12,10 @@
 #include "runner-peer.h"
 #include "tap.h"
 
-enum { OLD_ENOUGH_MS = 4000 }; /* for the runner to remember what it has read */
+enum {
+	OLD_ENOUGH_MS = 4000, /* for the runner to remember what it has read */
+	READY_MS = 200,       /* and to have processes wait for the next commands */
+};
 
 static struct peer peer;
 
@@ -87,6 +90,15 @@ static void test_changes(void)
 	OK(is("eve", "4004\n4004 5000\n/etc\n"));
 	OK(is("root", "0\n0\n/root\n"));
 	OK(is("eve", "4004\n4004 5000\n/etc\n"));
+	/* those who wait have the groups of whoever came before */
+	for (int i = 0; i < 3; i++) {
+		pause_ms(READY_MS);
+		for (int j = 0; j <= i; j++)
+			OK(is("root", "0\n0\n/root\n"));
+		pause_ms(READY_MS);
+		OK(is("eve", "4004\n4004 5000\n/etc\n"));
+		OK(is("4003", "4003\n65534\n/\n"));
+	}
 	OK(shell("mv /etc/passwd /etc/old && grep -v ^eve: /etc/old >/etc/passwd") == 0);
 	OK(is_nobody("eve"));
 }
