@@ -21,7 +21,7 @@ def bench_exec() -> None:
             vm.exec("/bin/true")
             vm.agent.exec("/bin/true")
         # In blocks, not in turns: what we prepare for the next command would slow the agent's.
-        for _ in range(10):
+        for _ in range(30):
             ours += [timed(lambda: vm.exec("/bin/true")) for _ in range(20)]
             baseline += [timed(lambda: vm.agent.exec("/bin/true")) for _ in range(20)]
         report("exec_true", ours, baseline, "ms")
