@@ -27,6 +27,7 @@ static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
 /* Leaves in ret_joined whose groups we have. */
 static void get_ready(const struct command *c, struct user *ret_joined)
 {
+	signal(SIGIO, SIG_DFL); /* the supervisor's orders, which are not ours */
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != c->supervisor)
 		_exit(127);

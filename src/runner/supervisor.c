@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,7 +25,6 @@
 enum {
 	INPUT_FD = 3, /* the first: a process that waits keeps it, and none that follow */
 	ORDERS_FD,
-	SIGNALS_FD,
 	TOLD_FD,
 	FIRST_OTHER_FD,
 	STACK_SIZE = 64 * 1024,
@@ -44,8 +42,19 @@ struct crew {
 	bool incomplete;       /* one was killed while it waited */
 };
 
+/* Of this process, which has one, for the signal handler. */
+static struct crew crew;
+
 static struct rlimit files_limit;
 static bool have_files_limit;
+
+static void block_all(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+}
 
 void supervisor_keep_limits(void)
 {
@@ -63,17 +72,15 @@ void close_from(unsigned first)
 }
 
 /*
- * All signals stay blocked, here and in a new process until it has become the command. So nothing
- * but SIGKILL ends us, and commands find every signal with its default action: what the runner has
- * arranged for itself is undone here, once.
+ * All signals stay blocked, here (but for the one that brings orders, while we wait) and in a new
+ * process until it has become the command. So nothing but SIGKILL ends us, and commands find every
+ * signal with its default action: what the runner has arranged for itself is undone here, once.
  */
 static void set_signals(void)
 {
 	static const int changed[] = {SIGTERM, SIGPIPE, SIGHUP, SIGINT, SIGCHLD};
-	sigset_t all;
 
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
+	block_all();
 	for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++)
 		signal(changed[i], SIG_DFL);
 }
@@ -88,18 +95,10 @@ static void set_fds(int orders, int input, int told)
 	int high_input = fcntl(input, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int high_told = fcntl(told, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	sigset_t ended;
-	int signals;
 
-	sigemptyset(&ended);
-	sigaddset(&ended, SIGCHLD);
-	sigaddset(&ended, WAITER_SIGNAL);
-	signals = signalfd(-1, &ended, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (high_orders < 0 || high_input < 0 || high_told < 0 || null < 0 || signals < 0 ||
-		dup2(null, 0) < 0)
+	if (high_orders < 0 || high_input < 0 || high_told < 0 || null < 0 || dup2(null, 0) < 0)
 		_exit(1);
-	if ((signals != SIGNALS_FD && dup3(signals, SIGNALS_FD, O_CLOEXEC) < 0) ||
-		dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0 ||
+	if (dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0 ||
 		dup3(high_input, INPUT_FD, O_CLOEXEC) < 0 ||
 		dup3(high_told, TOLD_FD, O_CLOEXEC) < 0)
 		_exit(1);
@@ -138,18 +137,6 @@ static void report(struct job *job, int status, bool alone)
 	sched_yield();  /* somebody waits for the answer, nobody for what we do next */
 }
 
-/* Leaves it to be reaped later: that takes time, and the runner is waiting to hear of it. */
-static bool has_ended(pid_t pid, int *ret_status)
-{
-	siginfo_t info = {0};
-
-	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 ||
-		!info.si_pid)
-		return false;
-	*ret_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
-	return true;
-}
-
 /* Asks for those that could stop, which are the living; it does not wait for one to do so. */
 static bool has_living_children(void)
 {
@@ -172,6 +159,14 @@ static bool finish(struct crew *c, int place, int status)
 	return alone;
 }
 
+static bool has_anybody(const struct crew *c)
+{
+	for (int i = 0; i < JOB_PLACES; i++)
+		if (c->pid[i])
+			return true;
+	return false;
+}
+
 static int place_of(const struct crew *c, pid_t pid)
 {
 	for (int i = 0; i < JOB_PLACES; i++)
@@ -180,29 +175,24 @@ static int place_of(const struct crew *c, pid_t pid)
 	return JOB_NOBODY;
 }
 
-/* Somebody has ended. False: leave. */
-static bool look_after(struct crew *c)
+/*
+ * Somebody has ended. If it is the command, that is told before it is reaped: somebody waits to
+ * hear of it, and until then its number cannot be another's. False: leave.
+ */
+static bool look_after(struct crew *c, const siginfo_t *ended)
 {
-	struct signalfd_siginfo signals[2]; /* of each there is one at most */
-	int place = current(c), status;
-	pid_t pid;
+	int place = place_of(c, ended->si_pid);
+	bool stay = true;
 
-	if (place >= 0 && has_ended(c->pid[place], &status) && !finish(c, place, status))
-		return false;
-	/* Whoever ends from now on makes it readable again. */
-	if (read(SIGNALS_FD, signals, sizeof(signals)) < 0 && errno != EAGAIN)
-		return false;
-	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-		place = place_of(c, pid);
-		if (place < 0)
-			continue;
+	if (place >= 0 && place == current(c)) {
+		stay = finish(c, place,
+			ended->si_code == CLD_EXITED ? ended->si_status << 8 : ended->si_status);
+	} else if (place >= 0) {
 		c->pid[place] = 0;
-		if (place != current(c))
-			c->incomplete = true;
-		else if (!finish(c, place, status))
-			return false;
+		c->incomplete = true;
 	}
-	return !c->incomplete || current(c) >= 0;
+	waitpid(ended->si_pid, NULL, __WALL);
+	return stay && (!c->incomplete || current(c) >= 0);
 }
 
 static int become_command(void *arg)
@@ -276,29 +266,68 @@ static void end_all(struct crew *c)
 		report(c->job, status, true);
 }
 
-static void work(struct crew *c)
+static _Noreturn void leave(void)
 {
-	struct pollfd fds[] = {
-		{.fd = ORDERS_FD, .events = POLLIN | POLLRDHUP},
-		{.fd = SIGNALS_FD, .events = POLLIN},
-	};
+	dismiss(&crew);
+	_exit(0);
+}
 
-	for (;;) {
-		if (poll(fds, 2, -1) < 0)
-			continue;
-		if (fds[0].revents & ~POLLIN) {
-			end_all(c);
-			return;
+/* There are orders, or nobody is left who could give any. */
+static void on_orders(int number)
+{
+	struct pollfd orders = {.fd = ORDERS_FD, .events = POLLIN | POLLRDHUP};
+
+	(void)number;
+	while (poll(&orders, 1, 0) > 0) {
+		if (orders.revents & ~POLLIN) {
+			end_all(&crew);
+			leave();
 		}
-		if ((fds[1].revents && !look_after(c)) || (fds[0].revents && !get_ready(c)))
+		if (!get_ready(&crew))
+			leave();
+	}
+}
+
+/*
+ * Orders come as a signal, so that we can wait for a process to end in the one system call that
+ * says so, and who. It is handled only while we wait.
+ */
+static void hear_orders(sigset_t *ret_while_waiting)
+{
+	struct sigaction on = {.sa_handler = on_orders, .sa_flags = SA_RESTART};
+
+	sigfillset(&on.sa_mask);
+	sigfillset(ret_while_waiting);
+	sigdelset(ret_while_waiting, SIGIO);
+	if (sigaction(SIGIO, &on, NULL) < 0 || fcntl(ORDERS_FD, F_SETOWN, getpid()) < 0 ||
+		fcntl(ORDERS_FD, F_SETFL, O_ASYNC) < 0)
+		_exit(1);
+	on_orders(SIGIO); /* what came before */
+}
+
+static void work(void)
+{
+	sigset_t while_waiting;
+
+	hear_orders(&while_waiting);
+	for (;;) {
+		siginfo_t ended = {0};
+		int error;
+
+		sigprocmask(SIG_SETMASK, &while_waiting, NULL);
+		error = waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT | __WALL) < 0 ? errno : 0;
+		block_all();
+		if (!error && !look_after(&crew, &ended))
 			return;
+		/* Orders may have come since it looked. */
+		if (error == ECHILD && !has_anybody(&crew))
+			sigsuspend(&while_waiting);
 	}
 }
 
 _Noreturn void supervisor_live(int orders, int input, int told, struct job *job)
 {
-	struct crew crew = {.job = job};
-
+	crew.job = job;
 	set_signals();
 	set_fds(orders, input, told);
 	setsid();
@@ -306,7 +335,6 @@ _Noreturn void supervisor_live(int orders, int input, int told, struct job *job)
 	allow_oom_kill();
 	if (have_files_limit)
 		setrlimit(RLIMIT_NOFILE, &files_limit);
-	work(&crew);
-	dismiss(&crew);
-	_exit(0);
+	work();
+	leave();
 }

@@ -141,19 +141,21 @@ static void test_early_orders(void)
 {
 	enum { N = 12 };
 	struct job jobs[N] = {0};
-	struct wire_msg term = {.type = WIRE_SIGNAL, .code = SIGTERM};
-	struct wire_msg cancel = {.type = WIRE_CANCEL};
+	/* SIGIO is the one by which a supervisor itself is told something. */
+	static const uint32_t ends_by[] = {SIGKILL, SIGTERM, SIGIO};
 	bool good = true;
 
 	for (int i = 0; i < N; i++) {
 		jobs[i].argv = ARGV("sleep", "1000");
 		job_start(&peer, &jobs[i]);
-		job_order(&peer, &jobs[i], i % 2 ? &term : &cancel);
+		job_order(&peer, &jobs[i],
+			&(struct wire_msg){.type = i % 3 ? WIRE_SIGNAL : WIRE_CANCEL,
+				.code = i % 3 ? ends_by[i % 3] : 0});
 	}
 	jobs_finish(&peer, jobs, N);
 	for (int i = 0; i < N; i++) {
 		good = good && jobs[i].end.how == WIRE_SIGNALED &&
-		       jobs[i].end.code == (i % 2 ? SIGTERM : SIGKILL);
+		       jobs[i].end.code == ends_by[i % 3];
 		job_free(&jobs[i]);
 	}
 	OK(good);
