@@ -70,9 +70,12 @@ size_t qga_find_sync(struct bytes in, uint64_t id, size_t *ret_drop)
 
 	while (at < end && (at = memchr(at, SENTINEL, (size_t)(end - at)))) {
 		const uint8_t *line = at + 1, *newline;
+		size_t left = (size_t)(end - line);
 
-		newline = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
-		if (!newline && end - line <= SYNC_LINE_MAX) {
+		/* No further than a line may be long: there may be a sentinel at every byte. */
+		newline = left ? memchr(line, '\n', left > SYNC_LINE_MAX ? SYNC_LINE_MAX + 1 : left)
+			       : NULL;
+		if (!newline && left <= SYNC_LINE_MAX) {
 			*ret_drop = (size_t)(at - in.p);
 			return 0;
 		}
