@@ -17,7 +17,8 @@
 #include "runner/supervisor.h"
 
 enum {
-	FDS_PER_CHANNEL = 6,
+	/* Of its supervisor: three, and four for each place; its input and a terminal's output. */
+	FDS_PER_CHANNEL = 3 + 4 * JOB_PLACES + 2,
 	FDS_BESIDES = 256,
 	MEMORY_SHARE = 4, /* captured output may take one part in so many */
 	KERNEL_SIGSET_BYTES = 8,
