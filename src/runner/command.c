@@ -28,9 +28,6 @@ static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
 static void get_ready(const struct command *c, struct user *ret_joined)
 {
 	signal(SIGIO, SIG_DFL); /* the supervisor's orders, which are not ours */
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (getppid() != c->supervisor)
-		_exit(127);
 	setsid();
 	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
 		_exit(127);
@@ -42,6 +39,10 @@ static void get_ready(const struct command *c, struct user *ret_joined)
 	*ret_joined = c->job->user;
 	if (ret_joined->n_groups > USER_GROUPS_MAX || user_join_groups(ret_joined) != 0)
 		ret_joined->n_groups = NOBODYS_GROUPS;
+	/* Last: taking another group makes the kernel forget it. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != c->supervisor)
+		_exit(127);
 }
 
 /* Returns its input; -1: none of its own. */

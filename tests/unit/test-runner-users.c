@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -103,6 +104,26 @@ static void test_changes(void)
 	OK(is_nobody("eve"));
 }
 
+/* Killing the supervisor ends whoever waits below it, also those that have a user's groups. */
+static void test_nobody_waits_alone(void)
+{
+	pid_t idle[8], waiting[8];
+	int n_idle, n = 0;
+
+	OK(is("nobody", "65534\n65534\n/\n"));
+	pause_ms(READY_MS);
+	n_idle = process_children(peer.pid, idle, 8);
+	for (int i = 0; i < n_idle; i++) {
+		n = process_children(idle[i], waiting, 8);
+		OK(n >= 1);
+		kill(idle[i], SIGKILL);
+		for (int j = 0; j < n; j++)
+			OK(wait_until(process_gone, &waiting[j]));
+	}
+	OK(n >= 1);
+	OK(is("nobody", "65534\n65534\n/\n"));
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/runner-users-XXXXXX", script[100];
@@ -114,6 +135,7 @@ int main(void)
 	}
 	peer_start(&peer);
 	test_changes();
+	test_nobody_waits_alone();
 	peer_stop(&peer);
 	snprintf(script, sizeof(script), "umount -l /etc; rm -rf %s", dir);
 	shell(script);
