@@ -20,12 +20,26 @@ struct job *job_map(size_t size)
 	return job;
 }
 
-void job_go(struct job *job, unsigned place, enum job_go go)
+/* Only from JOB_WAIT, so that of runner and supervisor one sees the other. */
+static bool change(struct job *job, unsigned place, enum job_go to)
 {
-	volatile uint32_t *word = &job->state.go[place];
+	uint32_t waiting = JOB_WAIT;
 
-	__atomic_store_n(word, go, __ATOMIC_SEQ_CST);
-	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	return __atomic_compare_exchange_n(&job->state.go[place], &waiting, (uint32_t)to, false,
+		__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+bool job_go(struct job *job, unsigned place, enum job_go go)
+{
+	if (!change(job, place, go))
+		return false;
+	syscall(SYS_futex, &job->state.go[place], FUTEX_WAKE, 1, NULL, NULL, 0);
+	return true;
+}
+
+bool job_vacate(struct job *job, unsigned place)
+{
+	return change(job, place, JOB_VACANT);
 }
 
 enum job_go job_wait(struct job *job, unsigned place)

@@ -22,7 +22,12 @@ enum job_stage {
 	JOB_NO_EXEC,
 };
 
-enum job_go { JOB_WAIT, JOB_GO, JOB_GO_WITH_INPUT };
+enum job_go {
+	JOB_WAIT,
+	JOB_GO,
+	JOB_GO_WITH_INPUT,
+	JOB_VACANT, /* nobody waits there: no process could be made */
+};
 
 /* How a command has ended. */
 struct report {
@@ -58,7 +63,10 @@ struct job {
 };
 
 struct job *job_map(size_t size); /* NULL and errno */
-/* For the runner: lets the process in a place go, and for that process: waits until it may. */
-void job_go(struct job *job, unsigned place, enum job_go go);
+/* For the runner: lets the process in a place go, false if the place is vacant, and for that
+ * process: waits until it may. */
+bool job_go(struct job *job, unsigned place, enum job_go go);
 enum job_go job_wait(struct job *job, unsigned place);
+/* For the supervisor: nobody will wait there. False: somebody was told to go. */
+bool job_vacate(struct job *job, unsigned place);
 void job_unmap(struct job *job);

@@ -116,12 +116,19 @@ static int fill_place(struct supervisor *s, unsigned i)
 	return order_send(s->watch.fd, i, (const int[]){p->theirs.out, p->theirs.err}, 2);
 }
 
+static bool is_taken(struct supervisor *s, unsigned i)
+{
+	if (s->place[i].taken && s->job->state.go[i] == JOB_VACANT)
+		place_clear(&s->place[i]);
+	return s->place[i].taken;
+}
+
 static int fill_places(struct supervisor *s)
 {
 	int error = 0;
 
 	for (unsigned i = 0; i < JOB_PLACES && !error; i++)
-		if (!s->place[i].taken)
+		if (!is_taken(s, i))
 			error = fill_place(s, i);
 	return error;
 }
@@ -130,7 +137,7 @@ static int fill_places(struct supervisor *s)
 static bool choose_place(struct supervisor *s)
 {
 	for (unsigned i = 0; i < JOB_PLACES; i++, s->next = (s->next + 1) % JOB_PLACES)
-		if (s->place[s->next].taken)
+		if (is_taken(s, s->next))
 			return true;
 	return false;
 }
@@ -207,7 +214,10 @@ struct supervisor *supervise_take(struct runner *r, size_t size)
 	r->idle = s->next_idle;
 	r->n_idle--;
 	r->refill_at = clock_ms() + REFILL_MS;
-	return s;
+	if (choose_place(s))
+		return s;
+	retire(s);
+	return supervisor_new(r, size);
 }
 
 void supervise_put_back(struct supervisor *s)
@@ -240,9 +250,10 @@ int supervise_start(struct supervisor *s, int in, void (*news)(void *arg), void 
 		error = EPIPE;
 	if (error)
 		return error;
+	if (!job_go(s->job, s->next, in < 0 ? JOB_GO : JOB_GO_WITH_INPUT))
+		return EPIPE; /* it has become vacant just now */
 	s->news = news;
 	s->arg = arg;
-	job_go(s->job, s->next, in < 0 ? JOB_GO : JOB_GO_WITH_INPUT);
 	return 0;
 }
 

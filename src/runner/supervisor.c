@@ -224,23 +224,25 @@ static pid_t make_process(struct command *c)
 static bool get_ready(struct crew *c)
 {
 	static struct command command[JOB_PLACES];
-	int pipes[2], place = order_receive(ORDERS_FD, pipes, 2);
+	int pipes[2], place = order_receive(ORDERS_FD, pipes, 2), error;
 
 	if (place < 0 || place >= JOB_PLACES)
 		return false;
 	command[place] =
 		(struct command){c->job, getpid(), (unsigned)place, INPUT_FD, pipes[0], pipes[1]};
 	c->pid[place] = make_process(&command[place]);
-	if (c->pid[place] < 0) {
-		c->job->state.error = errno;
-		c->job->state.stage = JOB_NO_EXEC;
-		c->pid[place] = 0;
-		report(c->job, 0, false);
-		return false;
-	}
+	error = errno;
 	close(pipes[0]);
 	close(pipes[1]);
-	return true;
+	if (c->pid[place] > 0)
+		return true;
+	c->pid[place] = 0;
+	if (job_vacate(c->job, (unsigned)place))
+		return true; /* nobody misses it yet; a command may be running in another */
+	c->job->state.error = error;
+	c->job->state.stage = JOB_NO_EXEC;
+	report(c->job, 0, false);
+	return false;
 }
 
 /* Who still waits does so in vain. What the command has left behind goes on without us. */
