@@ -84,6 +84,19 @@ static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 		ret->sys = ENOMEM;
 }
 
+void qemu_vm_cut_off(struct qemu_vm *vm, const char *why)
+{
+	ways_fail(&vm->ways, take_ptr(&vm->cut_off), why);
+}
+
+/* For poll. */
+static int reason_ms(const struct qemu_vm *vm)
+{
+	int64_t left = vm->cut_off_until - now_ns();
+
+	return !vm->cut_off ? -1 : left > 0 ? (int)(left / 1000000) + 1 : 0;
+}
+
 static void note_death(struct qemu_vm *vm)
 {
 	uint64_t one = 1;
@@ -104,6 +117,7 @@ static void note_death(struct qemu_vm *vm)
 	if (write(vm->dead_fd, &one, sizeof(one)) < 0)
 		log_msg(NULL, LOG_ERROR, "%s: cannot tell of a VM's end", vm->sandbox);
 	qmp_fail(vm->qmp, &why);
+	qemu_vm_cut_off(vm, why.msg);
 	ways_lost(&vm->ways, why.msg);
 }
 
@@ -145,8 +159,8 @@ void *qemu_vm_monitor(void *arg)
 
 	prctl(PR_SET_NAME, "vm-monitor");
 	for (;;) {
-		if (poll(fds, AT_COUNT, -1) < 0 && errno != EINTR)
-			return NULL;
+		if (poll(fds, AT_COUNT, reason_ms(vm)) < 0 && errno != EINTR)
+			break;
 		if (fds[AT_QMP].revents && qmp_readable(vm->qmp, &e) < 0) {
 			fds[AT_QMP].fd = -1;
 			lose_qmp(vm, &e);
@@ -161,9 +175,13 @@ void *qemu_vm_monitor(void *arg)
 		}
 		if (fds[AT_END].revents) {
 			note_death(vm);
-			return NULL;
+			break;
 		}
 		if (fds[AT_STOP].revents)
-			return NULL;
+			break;
+		if (reason_ms(vm) == 0)
+			qemu_vm_cut_off(vm, RUNNER_ENDED);
 	}
+	qemu_vm_cut_off(vm, RUNNER_ENDED);
+	return NULL;
 }

@@ -27,6 +27,7 @@
 enum { MONITOR_STACK = 128 * 1024 };
 #define ANSWER_SECONDS   60.0 /* for QEMU's first answer, on a host that is slow */
 #define LOAD_MB_A_SECOND 20.0 /* of memory that is in a snapshot's file, on such a host's disk */
+#define REASON_SECONDS   3.0  /* between the end of a runner and that of a guest that shuts down */
 #define END_SECONDS      5.0  /* between the first sign of QEMU's end and the end itself */
 
 static const char *const uefi_pairs[][2] = {
@@ -385,14 +386,21 @@ static void on_event(void *arg, const char *name, json_t *data)
 	if (strcmp(name, "VSERPORT_CHANGE") == 0) {
 		const char *id = json_string_value(json_object_get(data, "id"));
 
-		if (id && strcmp(id, QEMU_RUNNER_PORT) == 0 &&
-			json_is_false(json_object_get(data, "open")))
-			ways_lost(&vm->ways, "the guest runner ended");
+		if (!id || strcmp(id, QEMU_RUNNER_PORT) != 0)
+			return;
+		/* A kernel closes it, too, when it shuts down: what comes next tells. */
+		qemu_vm_cut_off(vm, RUNNER_ENDED);
+		if (json_is_false(json_object_get(data, "open"))) {
+			vm->cut_off = ways_detach(&vm->ways);
+			vm->cut_off_until = now_ns() + (int64_t)(REASON_SECONDS * 1e9);
+		}
 	} else if (strcmp(name, "RESET") == 0) {
+		qemu_vm_cut_off(vm, "the VM was reset");
 		ways_lost(&vm->ways, "the VM was reset");
 	} else if (strcmp(name, "SHUTDOWN") == 0) {
 		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 		vm->guest_shut_down = json_is_true(json_object_get(data, "guest"));
+		vm->cut_off_until = now_ns() + (int64_t)(END_SECONDS * 1e9);
 	} else if (strcmp(name, "BLOCK_IO_ERROR") == 0 &&
 		   json_is_true(json_object_get(data, "nospace"))) {
 		/* QEMU has paused the VM. Nobody would ever continue it, so it ends with a reason

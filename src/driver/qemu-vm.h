@@ -59,6 +59,8 @@ struct qemu_vm {
 	enum box_vm_state state;
 	bool guest_shut_down;      /* QEMU said that the guest powered off */
 	const char *ended_because; /* we ended it, and why; the monitor thread's alone */
+	struct guest *cut_off;     /* the same: what a runner that is gone was to answer */
+	int64_t cut_off_until;     /* the same: so long may QEMU take to say why */
 	char net_reason[600];      /* the same: why its network ended */
 	struct err death;          /* when state is dead */
 	uint64_t kills_before;     /* memory_kills() when it started */
@@ -92,6 +94,9 @@ void qemu_vm_free(struct qemu_vm *vm);
 
 /* The monitor thread's main; arg is the VM. */
 void *qemu_vm_monitor(void *arg);
+/* On that thread, for what QEMU tells: the runner is gone, and this is why. */
+void qemu_vm_cut_off(struct qemu_vm *vm, const char *why);
+#define RUNNER_ENDED "the guest runner ended"
 /* -1, and why, if it is dead: it may have no monitor any more. */
 int qemu_vm_alive(struct qemu_vm *vm, struct err *e);
 /* Puts the VM's own reason into e if it is dead or just ending, else leaves e as it is. Returns -1.

@@ -141,22 +141,29 @@ void ways_give(struct ways *w, struct guest *g)
 	free_unused(w);
 }
 
+struct guest *ways_detach(struct ways *w)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
+	struct way *way = w->current;
+
+	if (!way || !guest_is_line(way->guest))
+		return NULL;
+	way->refs++;
+	w->current = NULL;
+	return way->guest;
+}
+
+void ways_fail(struct ways *w, struct guest *detached, const char *why)
+{
+	if (!detached)
+		return;
+	line_fail(detached, why);
+	ways_give(w, detached);
+}
+
 void ways_lost(struct ways *w, const char *why)
 {
-	struct guest *g = NULL;
-
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-		if (w->current && guest_is_line(w->current->guest)) {
-			w->current->refs++;
-			g = w->current->guest;
-			w->current = NULL;
-		}
-	}
-	if (!g)
-		return;
-	line_fail(g, why);
-	ways_give(w, g);
+	ways_fail(w, ways_detach(w), why);
 }
 
 void *ways_below(struct ways *w, const struct guest *g)

@@ -43,6 +43,9 @@ void ways_give(struct ways *w, struct guest *g);
 /* The current way is of no use any more if it is a line: what runs on it fails with these words,
  * and the next to come opens another. */
 void ways_lost(struct ways *w, const char *why);
+/* The same in two steps, for those who learn later why. NULL: there is no line, nothing to fail. */
+struct guest *ways_detach(struct ways *w);
+void ways_fail(struct ways *w, struct guest *detached, const char *why);
 /* What open gave along with a guest that was taken. */
 void *ways_below(struct ways *w, const struct guest *g);
 /* "runner", "agent"; "": there is none now. */
