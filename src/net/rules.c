@@ -14,7 +14,14 @@
 #define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
 #define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
 
-#define DNS_RULE "meta l4proto { tcp, udp } th dport 53 accept\n"
+/*
+ * Only behind a rule that looks at the source: connection tracking knows no interfaces, so what is
+ * part of one vnet's connection, or an ICMP error about it, can come from a guest of another. Such
+ * errors have no way out at all: they can carry anything.
+ */
+#define KNOWN_RULE     "\t\tct state established,related accept\n"
+#define KNOWN_OUT_RULE "\t\tct state established accept\n"
+#define DNS_RULE       "meta l4proto { tcp, udp } th dport 53 accept\n"
 /* Counters tell what was refused; the answer is an ICMP error, so that nobody waits for nothing. */
 #define REFUSE                                                                                     \
 	"\tchain refuse {\n"                                                                       \
@@ -135,7 +142,8 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 		return -1;
 	if (has_server(v)) {
 		if (add_refuse_others(v, "saddr", ALL, false, b, e) < 0 ||
-			add_refuse_others(v, "daddr", ALL, true, b, e) < 0)
+			add_refuse_others(v, "daddr", ALL, true, b, e) < 0 ||
+			buf_add_str(b, KNOWN_RULE, e) < 0)
 			return -1;
 		if (v->dns && buf_add_str(b, "\t\t" DNS_RULE, e) < 0)
 			return -1;
@@ -188,6 +196,7 @@ static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct
 	if (buf_printf(b, e, "\tchain out%zu {\n", i) < 0 ||
 		add_refuse_others(v, "saddr", SNAT, false, b, e) < 0 ||
 		buf_add_str(b,
+			KNOWN_OUT_RULE
 			"\t\tip daddr @never goto refuse\n\t\tip daddr @host goto refuse\n"
 			"\t\tmeta l4proto != { tcp, udp, icmp } goto refuse\n",
 			e) < 0)
@@ -254,15 +263,15 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 	if (buf_add_str(b,
 		    "\tchain input {\n\t\ttype filter hook input priority filter; policy "
 		    "drop;\n"
-		    "\t\tiif lo accept\n\t\tct state established,related accept\n",
+		    "\t\tiif lo accept\n",
 		    e) < 0)
 		return -1;
 	if (add_each(p, add_jump_in, b, e) < 0 ||
 		buf_add_str(b,
 			"\t}\n\tchain forward {\n"
 			"\t\ttype filter hook forward priority filter; policy drop;\n"
-			"\t\tct state established,related accept\n\t\tct state invalid "
-			"drop\n",
+			"\t\tiifname \"" NET_OUT_IF
+			"\" ct state established,related accept\n\t\tct state invalid drop\n",
 			e) < 0 ||
 		add_each(p, add_jump_out, b, e) < 0 || add_each(p, add_jump_between, b, e) < 0)
 		return -1;
@@ -273,7 +282,7 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 		"\t\toif lo accept\n\t\toifname \"br*\" accept\n\t}\n"
 		"\tchain translate {\n\t\ttype nat hook postrouting priority srcnat; "
 		"policy accept;\n"
-		"\t\toifname \"" NET_OUT_IF "\" masquerade\n\t}\n",
+		"\t\toifname \"" NET_OUT_IF "\" masquerade fully-random\n\t}\n",
 		e);
 }
 
