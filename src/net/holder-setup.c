@@ -30,6 +30,8 @@ static const struct {
 	 * from the wrong side. */
 	{"/proc/sys/net/ipv4/conf/all/arp_ignore", "1", true},
 	{"/proc/sys/net/ipv4/conf/all/rp_filter", "1", true},
+	/* The larger of the two counts, and a new namespace has the host's default: 2 on many. */
+	{"/proc/sys/net/ipv4/conf/default/rp_filter", "1", true},
 	{"/proc/sys/net/ipv4/conf/all/send_redirects", "0", true},
 	{"/proc/sys/net/ipv4/conf/default/send_redirects", "0", true},
 	{"/proc/sys/net/ipv4/conf/all/accept_redirects", "0", true},
