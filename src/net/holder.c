@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "net/dns.h"
@@ -20,7 +21,8 @@
 #include "util/io.h"
 #include "util/str.h"
 
-#define PLAN_MAX (64u << 20)
+#define PLAN_MAX  (64u << 20)
+#define FILES_MAX 4096
 
 static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1, .id = "holder"};
 
@@ -129,10 +131,28 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 	return fds[AT_REQUESTS].revents ? serve_request(h, e) : 0;
 }
 
+/*
+ * Enough for us, and all that pasta gets: it has a socket of the host's for every connection and
+ * for every UDP port of a guest, and who may open them without end takes all of the host's ports.
+ */
+static int limit_files(struct err *e)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return err_sys(e, errno, "open files");
+	if (files.rlim_max > FILES_MAX)
+		files.rlim_max = FILES_MAX;
+	files.rlim_cur = files.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &files) < 0 ? err_sys(e, errno, "open files") : 0;
+}
+
 static int run(struct holder *h, struct err *e)
 {
 	auto_free struct pollfd *fds = NULL;
 
+	if (limit_files(e) < 0)
+		return -1;
 	if (pipe2(h->log, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_sys(e, errno, "pipe");
 	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0)
