@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,12 @@ static bool flow_move(struct flow *w, short from_ready, short to_ready)
 	return true;
 }
 
+/* Nothing was expected of it any more but an error. */
+static bool is_gone(const struct pollfd *p)
+{
+	return !p->events && p->revents & POLLERR;
+}
+
 static void carry(const struct op *op, int outer, int inner)
 {
 	auto_free struct flow *flows = calloc(2, sizeof(*flows));
@@ -106,13 +113,27 @@ static void carry(const struct op *op, int outer, int inner)
 				fds[i].events |= POLLIN;
 		}
 		for (unsigned i = 0; i < 2; i++)
-			if (!fds[i].events)
+			if (!fds[i].events && (!flows[i].ended || flows[1 - i].ended))
 				fds[i].fd = -1;
-		if (op_wait_fds(op, fds, 2, &ignored) < 0 ||
+		if (op_wait_fds(op, fds, 2, &ignored) < 0 || is_gone(&fds[0]) || is_gone(&fds[1]) ||
 			!flow_move(&flows[0], fds[0].revents, fds[1].revents) ||
 			!flow_move(&flows[1], fds[1].revents, fds[0].revents))
 			return;
 	}
+}
+
+/*
+ * Who has ended one direction may have gone altogether: nobody would notice, and the other side
+ * could keep a connection busy for ever by saying nothing. Those who are gone do not answer.
+ */
+static void keep_alive(int fd)
+{
+	int on = 1, idle = 60, every = 20, tries = 3;
+
+	(void)!setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	(void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	(void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
+	(void)!setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries));
 }
 
 static void wake(int fd)
@@ -130,6 +151,7 @@ static void *carrier_main(void *arg)
 	auto_fd int inner = -1;
 	struct err ignored; /* the client sees the connection close */
 
+	keep_alive(c->outer);
 	if (all->connect(all->arg, &all->op, &c->f, &inner, &ignored) == 0)
 		carry(&all->op, c->outer, inner);
 	close(c->outer);
