@@ -12,8 +12,11 @@
 static int start(void *arg, struct err *e)
 {
 	struct child *c = arg;
-	struct proc_req req = {
-		.argv = (const char *const *)c->argv.v, .out_fd = c->log_fd, .err_fd = c->log_fd};
+	struct proc_req req = {.argv = (const char *const *)c->argv.v,
+		.out_fd = c->log_fd,
+		.err_fd = c->log_fd,
+		.fds = &c->fd,
+		.n_fds = c->fd.as != 0};
 
 	return proc_start(&req, &c->proc, e);
 }
