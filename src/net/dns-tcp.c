@@ -219,16 +219,29 @@ static void go_on_reading(struct conn *c)
 		take_query(c);
 }
 
-static struct conn *find_room(struct dns_tcp *t)
+/* A vnet that has more than is left for the others makes room itself. */
+static struct conn *find_room(struct dns_tcp *t, const struct zone *z)
 {
-	struct conn *first = &t->conns[0];
+	struct conn *first = &t->conns[0], *own = NULL, *room = NULL;
+	unsigned n_own = 0, n_room = 0;
 
 	for (unsigned i = 0; i < DNS_TCP_CONNS; i++) {
-		if (t->conns[i].state == FREE)
-			return &t->conns[i];
-		if (t->conns[i].deadline < first->deadline)
-			first = &t->conns[i];
+		struct conn *c = &t->conns[i];
+
+		if (c->state == FREE) {
+			room = c;
+			n_room++;
+			continue;
+		}
+		if (c->deadline < first->deadline)
+			first = c;
+		if (c->zone == z && (!own || c->deadline < own->deadline))
+			own = c;
+		n_own += c->zone == z;
 	}
+	if (n_own < n_room)
+		return room;
+	first = own ? own : first;
 	end(first);
 	return first;
 }
@@ -242,7 +255,7 @@ static void take_connections(struct dns_tcp *t, unsigned listener)
 
 		if (fd < 0)
 			return;
-		c = find_room(t);
+		c = find_room(t, t->listeners[listener].zone);
 		c->guest.fd = fd;
 		c->zone = t->listeners[listener].zone;
 		enter(c, READING, GUEST_MS);

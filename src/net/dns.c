@@ -17,7 +17,7 @@
 #include "util/json.h"
 
 enum {
-	PENDING_MAX = 128, /* questions that the outside has yet to answer */
+	PENDING_MAX = 256, /* questions that the outside has yet to answer */
 	TRIES_MAX = 4,
 	TRY_MS = 2500,
 	LISTEN_MAX = DNS_TCP_LISTENERS,
@@ -171,11 +171,18 @@ static void ask_outside(struct dns *d, struct listener *from, const struct socka
 	struct bytes query, const struct dns_question *q)
 {
 	struct pending *p = NULL;
+	unsigned mine = 0, room = 0;
 
-	for (unsigned i = 0; i < PENDING_MAX && !p; i++)
-		if (d->pending[i].fd < 0)
-			p = &d->pending[i];
-	if (!p)
+	for (unsigned i = 0; i < PENDING_MAX; i++) {
+		if (d->pending[i].fd >= 0) {
+			mine += d->pending[i].from->zone == from->zone;
+			continue;
+		}
+		p = &d->pending[i];
+		room++;
+	}
+	/* Never more than is left for the others: no vnet can keep them from asking. */
+	if (mine >= room)
 		return; /* it will ask again */
 	*p = (struct pending){.fd = -1, .from = from, .client = *client, .q = *q, .len = query.len};
 	memcpy(p->query, query.p, query.len);
