@@ -21,7 +21,7 @@
 #include "util/auto.h"
 #include "util/json.h"
 
-#define LEASES_MAX      (4u << 20)
+#define LEASES_MAX      (1u << 20)
 #define LIST_SECONDS    30
 #define CONNECT_SECONDS 20
 
@@ -66,7 +66,9 @@ static int add_leases(struct holder *h, json_t *show, struct err *e)
 		auto_buf struct buf text = {0};
 		auto_free char *s = NULL;
 
-		if (net_memfd_read(h->leases[i].fd, LEASES_MAX, &text, e) < 0)
+		/* Guests can make it too long; they must not hide what else there is to see. */
+		if (net_memfd_read(h->leases[i].fd, LEASES_MAX, &text, e) < 0 &&
+			e->kind != ERR_LIMIT)
 			return -1;
 		s = buf_take_str(&text);
 		if (!s || json_object_set_new(all, h->leases[i].bridge, json_text(s)) < 0)
