@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from home import Home, kill
+from home import Home, Wire, kill
 
 RUNNER_PORT = "/dev/virtio-ports/org.moat.guest.0"
 
@@ -45,6 +45,24 @@ def test_runner_killed_is_replaced(victim: Home) -> None:
     cut = victim.fails("exec", victim.sandbox, "--", "sleep", "60")
     assert "runner ended" in cut
     assert victim.ok("exec", victim.sandbox, "--", "echo", "back") == "back"
+
+
+def test_commands_while_processes_run_short(victim: Home) -> None:
+    """What cannot be made ahead of need costs no command that could be started."""
+    limit = (
+        "read -r _ _ _ threads _ </proc/loadavg; echo $((${threads#*/} + (%d)))"
+        " >/proc/sys/kernel/threads-max"
+    )
+    victim.ok("exec", "-u", "root", victim.sandbox, "--", "sh", "-c", limit % -2)
+    wire = Wire(victim)
+    args = {"sandbox": victim.sandbox, "argv": ["sleep", "0.05"], "capture": True}
+    said = []
+    for _ in range(60):
+        answer = wire.final(wire.request("exec", args))
+        said.append(answer.get("result", answer))
+    assert not [one for one in said if one.get("signal")], said
+    assert sum(one.get("exit_code") == 0 for one in said) > 50, said
+    victim.ok("exec", "-u", "root", victim.sandbox, "--", "sh", "-c", limit % 1000)
 
 
 def test_rubbish_on_the_runners_port(victim: Home) -> None:
