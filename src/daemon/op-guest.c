@@ -47,6 +47,9 @@ static int visit_begin(struct request *rq, const struct where *w, struct visit *
 	struct box_vm_info info;
 
 	*v = (struct visit){.rq = rq};
+	/* To the runner it would mean itself, which is root. */
+	if (w->user && !*w->user)
+		return err_set(e, ERR_INVALID, "user: is empty");
 	if (registry_borrow(reg, w->sandbox, &rq->op, &v->b, e) < 0)
 		return -1;
 	if (find_vm(v->b.sb, w->vm, &v->vm, e) < 0)

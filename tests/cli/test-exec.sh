@@ -21,6 +21,8 @@ check "all of them" test "$(cat "$tmp/out")" = "--json -i"
 expect "-- is taken once" 0 exec $id -- echo -- x
 check "and only once" test "$(cat "$tmp/out")" = "-- x"
 expect "signals are 128 + n" 137 exec $id sh -c 'kill -9 $$'
+expect "a user that a script forgot is not root" 125 exec -u "" $id id
+says "a user that is not given" err "user: is empty"
 expect "a command that is not there" 127 exec $id no-such-command
 says "says so" err "no-such-command: No such file"
 expect "a command that cannot be run" 126 exec $id /etc/passwd
