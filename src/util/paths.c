@@ -56,6 +56,22 @@ static int place_path(const struct place *at, char **ret, struct err *e)
 	return str_printf(ret, e, "%s/%s/moat", v, at->fallback);
 }
 
+/* Ours are not XDG's: whoever has set one means another moat, and must not get the usual one. */
+static int check_own(struct err *e)
+{
+	static const char *const own[] = {"MOAT_HOME", "MOAT_RUNTIME_DIR", "MOAT_STATE_DIR",
+		"MOAT_DATA_DIR", "MOAT_CACHE_DIR", "MOAT_CONFIG"};
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+		const char *v = getenv(own[i]);
+
+		if (v && *v && *v != '/')
+			return err_set(e, ERR_INVALID, "%s: \"%.200s\" is not an absolute path",
+				own[i], v);
+	}
+	return 0;
+}
+
 static int config_path(char **ret, struct err *e)
 {
 	const char *v;
@@ -79,6 +95,8 @@ int paths_load(struct paths *ret, struct err *e)
 	static const struct place cache = {"MOAT_CACHE_DIR", "cache", "XDG_CACHE_HOME", ".cache"};
 	auto_paths struct paths p = {0};
 
+	if (check_own(e) < 0)
+		return -1;
 	if (place_path(&runtime, &p.runtime, e) < 0 || place_path(&state, &p.state, e) < 0 ||
 		place_path(&data, &p.data, e) < 0 || place_path(&cache, &p.cache, e) < 0 ||
 		config_path(&p.config, e) < 0 ||

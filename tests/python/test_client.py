@@ -13,6 +13,7 @@ import pytest
 from inspect_moat import MoatSandboxEnvironment
 from inspect_moat._client import OPEN_REQUESTS_MAX, Connection
 from inspect_moat._connect import connect
+from inspect_moat._daemon import socket_path
 from inspect_moat._errors import MoatError, MoatNotInstalledError
 from inspect_moat._wire import Message
 from real_daemon import Moat
@@ -169,3 +170,12 @@ async def test_the_socket_of_somebody_else_is_not_used(
     monkeypatch.setattr("inspect_moat._connect.peer_credentials", lambda _: (1, 12345, 1))
     with pytest.raises(MoatError, match="belongs to the user"):
         await connect()
+
+
+def test_a_relative_home_is_no_other_moat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOAT_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("MOAT_HOME", "mine")
+    with pytest.raises(ValueError, match="MOAT_HOME.*absolute"):
+        socket_path()
+    monkeypatch.setenv("MOAT_HOME", "/mine")
+    assert socket_path() == "/mine/run/moat.sock"

@@ -57,12 +57,21 @@ static void test_precedence(void)
 	setenv("MOAT_STATE_DIR", "/own-state", 1);
 	setenv("MOAT_RUNTIME_DIR", "/own-run", 1);
 	setenv("MOAT_CONFIG", "/own.yaml", 1);
-	setenv("MOAT_DATA_DIR", "not/absolute", 1);
+	setenv("MOAT_DATA_DIR", "", 1);
 	OK(paths_load(&p, &e) == 0);
 	STR_IS(p.state, "/own-state");
 	STR_IS(p.socket, "/own-run/moat.sock");
 	STR_IS(p.config, "/own.yaml");
 	STR_IS(p.data, "/mh/data");
+	paths_free(&p);
+
+	/* of our own, the usual directories are no answer to a mistake */
+	setenv("MOAT_DATA_DIR", "not/absolute", 1);
+	OK(paths_load(&p, &e) < 0 && e.kind == ERR_INVALID);
+	STR_IS(e.msg, "MOAT_DATA_DIR: \"not/absolute\" is not an absolute path");
+	unsetenv("MOAT_DATA_DIR");
+	setenv("MOAT_HOME", "./mine", 1);
+	OK(paths_load(&p, &e) < 0 && strstr(e.msg, "MOAT_HOME"));
 }
 
 static void test_long_socket(void)

@@ -57,8 +57,10 @@ def socket_path() -> str:
         ("XDG_RUNTIME_DIR", "moat"),
     ):
         directory = os.environ.get(variable, "")
-        if directory.startswith("/"):  # the daemon ignores relative ones, too
+        if directory.startswith("/"):
             return os.path.join(directory, below, "moat.sock")
+        if directory and variable.startswith("MOAT_"):  # XDG's would be ignored
+            raise ValueError(f'{variable}: "{directory}" is not an absolute path')
     return f"/tmp/moat-{os.getuid()}/moat.sock"
 
 
