@@ -31,6 +31,19 @@ static enum colour colour_of(const char *state)
 									    : COLOUR_YELLOW;
 }
 
+/* Of a sandbox that runs, whether its machines do, too. */
+static const char *state_of(const json_t *sb)
+{
+	const json_t *vms = json_object_get(sb, "vms"), *vm;
+	const char *state = get_str(sb, "state");
+	size_t dead = 0, i;
+
+	json_array_foreach(vms, i, vm) dead += strcmp(get_str(vm, "state"), "dead") == 0;
+	if (!dead || strcmp(state, "running") != 0)
+		return state;
+	return dead == json_array_size(vms) ? "dead" : "part dead";
+}
+
 static int add_sandbox(struct table *t, const json_t *sb, struct err *e)
 {
 	auto_free char *vms = join(json_object_get(sb, "vms"), "name");
@@ -41,11 +54,11 @@ static int add_sandbox(struct table *t, const json_t *sb, struct err *e)
 	if (!json_is_true(json_object_get(sb, "detached")) && get_num(sb, "owner_pid") > 0)
 		snprintf(owner, sizeof(owner), "%.0f", get_num(sb, "owner_pid"));
 	if (table_row(t,
-		    (const char *[]){get_str(sb, "id"), get_str(sb, "state"), get_str(sb, "driver"),
-			    age, owner, vms, labels},
+		    (const char *[]){get_str(sb, "id"), state_of(sb), get_str(sb, "driver"), age,
+			    owner, vms, labels},
 		    e) < 0)
 		return -1;
-	table_colour(t, colour_of(get_str(sb, "state")));
+	table_colour(t, colour_of(state_of(sb)));
 	return 0;
 }
 

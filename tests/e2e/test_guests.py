@@ -97,6 +97,7 @@ def test_killed_qemu_is_named(victim: Home) -> None:
         kill(pid)
     _, stderr = client.communicate(timeout=30)
     assert b"signal 9" in stderr
+    assert victim.ok("ls").splitlines()[1].split()[:2] == [victim.sandbox, "dead"]
 
 
 def test_console_cannot_fill_the_disk(victim: Home) -> None:
