@@ -79,7 +79,7 @@ int ipv4_net_parse(const char *s, struct ipv4_net *ret, struct err *e)
 		return bad_text(s, wanted, e);
 	if (!*end)
 		return err_set(e, ERR_INVALID,
-			"\"%s\" has no prefix length; write %s/%d for one address", s, s, 32);
+			"\"%s\" has no prefix length, such as /24; /32 is one address", s);
 	if (*end != '/')
 		return bad_text(s, wanted, e);
 	end = read_number(end + 1, 2, &prefix);
