@@ -175,7 +175,7 @@ async def test_the_socket_of_somebody_else_is_not_used(
 def test_a_relative_home_is_no_other_moat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MOAT_RUNTIME_DIR", raising=False)
     monkeypatch.setenv("MOAT_HOME", "mine")
-    with pytest.raises(ValueError, match="MOAT_HOME.*absolute"):
+    with pytest.raises(ValueError, match=r"MOAT_HOME.*absolute"):
         socket_path()
     monkeypatch.setenv("MOAT_HOME", "/mine")
     assert socket_path() == "/mine/run/moat.sock"
