@@ -4,9 +4,21 @@
 # Debian's cloud kernel would be smaller, but it has no AHCI, no e1000 and no VM generation id.
 KERNEL_META=linux-image-amd64
 
-# The package that really holds the kernel: the metapackage depends on it by version.
+# Not to be used: ext4 in 6.1.192-1 crashes as soon as memory was short once (a null pointer in
+# ext4_mb_load_buddy_gfp).
+KERNELS_BROKEN=' linux-image-6.1.0-55-amd64 '
+
+# The package that really holds the kernel: the metapackage depends on it by version. Instead of a
+# broken one it is the last before it.
 kernel_package() {
-	apt_tool apt-cache depends "$KERNEL_META" | awk '/Depends: linux-image-[0-9]/ { print $2; exit }'
+	newest=$(apt_tool apt-cache depends "$KERNEL_META" | awk '/Depends: linux-image-[0-9]/ { print $2; exit }')
+	case $KERNELS_BROKEN in
+	*" $newest "*) ;;
+	*) echo "$newest" && return ;;
+	esac
+	series=${newest%-*-amd64}
+	apt_tool apt-cache pkgnames "$series-" | grep -E "^$series-[0-9]+-amd64\$" | sort -V |
+		awk -v broken="$KERNELS_BROKEN" 'index(broken, " " $0 " ") { next } { last = $0 } END { print last }'
 }
 
 le() { # le WIDTH OFFSET FILE: a little-endian unsigned number
