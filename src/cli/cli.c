@@ -123,6 +123,12 @@ enum exit_code cli_code_of(const struct err *e)
 	}
 }
 
+json_t *cli_error_json(const struct err *e)
+{
+	return json_pack(
+		"{s:s, s:o}", "kind", err_kind_name(e->kind), "message", json_text(e->msg));
+}
+
 const char *get_str(const json_t *j, const char *name)
 {
 	const char *s = json_string_value(json_object_get(j, name));

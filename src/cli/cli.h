@@ -33,6 +33,8 @@ PRINTF_LIKE(2, 3) void cli_note(struct cli *cli, const char *fmt, ...);
 /* "moat: what: message" on stderr, escaped. */
 void cli_complain(struct cli *cli, const struct err *e);
 enum exit_code cli_code_of(const struct err *e);
+/* {"kind", "message"}, the member "error" of a document; NULL: out of memory. */
+json_t *cli_error_json(const struct err *e);
 
 /* Members of an answer; "" and 0 if they are missing or of another type. */
 const char *get_str(const json_t *j, const char *name);

@@ -221,38 +221,85 @@ static int image_inspect_run(struct cli *cli, struct err *e)
 	return EXIT_OK;
 }
 
-static int image_rm_run(struct cli *cli, struct err *e)
+/* freed is added to; templates on servers do not tell. */
+static int remove_one(struct cli *cli, const char *name, double *freed, struct err *e)
 {
-	auto_json json_t *freed = json_array();
-	double total = 0;
-	char size[24];
+	auto_json json_t *result = NULL;
 
-	if (args_has(cli->args, "on")) {
-		for (unsigned i = 0; i < cli->args->n_operands; i++)
-			if (on_pool(cli, cli->args->operands[i], e) < 0)
-				return -1;
-		return EXIT_OK;
-	}
-	for (unsigned i = 0; i < cli->args->n_operands; i++) {
-		auto_json json_t *result = NULL;
-		json_t *args = json_pack("{s:s}", "image", cli->args->operands[i]);
+	if (args_has(cli->args, "on"))
+		return on_pool(cli, name, e);
+	if (cli_ask(cli, "image.rm", json_pack("{s:s}", "image", name), &result, e) < 0)
+		return -1;
+	*freed += get_num(result, "freed");
+	return 0;
+}
 
-		if (!args)
-			return args_fail(e, "the image's name is not UTF-8");
-		if (cli_ask(cli, "image.rm", args, &result, e) < 0)
+/* What one image's failure does not stop. first: the first error, or of kind ERR_NONE. */
+static int remove_all(
+	struct cli *cli, json_t *removed, double *freed, struct err *first, struct err *e)
+{
+	for (const char *const *name = cli->args->operands; *name; name++) {
+		struct err why;
+
+		if (remove_one(cli, *name, freed, &why) == 0) {
+			if (json_array_append_new(removed, json_string(*name)) < 0)
+				return err_oom(e);
+			continue;
+		}
+		if (args_failed(&why)) {
+			*e = why;
 			return -1;
-		total += get_num(result, "freed");
-		json_array_append_new(freed, json_text(cli->args->operands[i]));
+		}
+		cli_complain(cli, &why);
+		if (first->kind == ERR_NONE)
+			*first = why;
+		if (why.kind == ERR_CANCELLED || why.kind == ERR_UNAVAILABLE)
+			break; /* the others would end like this one */
 	}
+	return 0;
+}
+
+static int print_removed(
+	struct cli *cli, json_t *removed, double freed, const struct err *first, struct err *e)
+{
+	const json_t *name;
+	char size[24];
+	size_t i;
+
 	if (cli->json) {
-		auto_json json_t *doc =
-			json_pack("{s:O, s:I}", "removed", freed, "freed", (json_int_t)total);
+		auto_json json_t *doc = json_pack("{s:O, s:o*, s:o*}", "removed", removed, "freed",
+			args_has(cli->args, "on") ? NULL : json_integer((json_int_t)freed), "error",
+			first->kind == ERR_NONE ? NULL : cli_error_json(first));
 
 		return doc ? print_json(&cli->screen, doc, e) : err_oom(e);
 	}
-	text_size(total, size);
-	cli_note(cli, "%s freed", size);
-	return EXIT_OK;
+	json_array_foreach(removed, i, name) puts(json_string_value(name));
+	if (json_array_size(removed) && !args_has(cli->args, "on")) {
+		text_size(freed, size);
+		cli_note(cli, "%s freed", size);
+	}
+	return 0;
+}
+
+static int image_rm_run(struct cli *cli, struct err *e)
+{
+	auto_json json_t *removed = json_array();
+	struct err first = {.kind = ERR_NONE};
+	double freed = 0;
+
+	if (!removed)
+		return err_oom(e);
+	for (const char *const *name = cli->args->operands; *name; name++) {
+		auto_json json_t *text = json_string(*name);
+
+		if (!text)
+			return args_fail(e, "the image's name is not UTF-8");
+	}
+	if (cli_connect(cli, CLIENT_START, e) < 0 ||
+		remove_all(cli, removed, &freed, &first, e) < 0 ||
+		print_removed(cli, removed, freed, &first, e) < 0)
+		return -1;
+	return first.kind == ERR_NONE ? EXIT_OK : (int)cli_code_of(&first);
 }
 
 static const struct opt build_opts[] = {
@@ -337,7 +384,8 @@ static const struct opt image_rm_opts[] = {
 static const struct cmd image_rm = {
 	.name = "image rm",
 	.synopsis = "IMAGE...",
-	.summary = "remove images that no sandbox uses",
+	.summary = "remove images that no sandbox uses, and print their names",
+	.about = "One that cannot be removed is named with the reason; the others are removed.",
 	.examples = "  moat image rm tiny\n"
 		    "  moat image rm --on default inspect-ubuntu24-04",
 	.opts = image_rm_opts,

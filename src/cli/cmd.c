@@ -115,11 +115,9 @@ static int fail_usage(const struct cmd *cmd, const struct err *e)
 /* With --json there is one document on stdout whatever happens. */
 static void print_json_error(const struct cli *cli, const struct err *e)
 {
-	auto_json json_t *message = json_text(e->msg), *doc = NULL;
+	auto_json json_t *doc = json_pack("{s:o}", "error", cli_error_json(e));
 	struct err ignored;
 
-	doc = json_pack(
-		"{s:{s:s, s:O}}", "error", "kind", err_kind_name(e->kind), "message", message);
 	if (doc)
 		print_json(&cli->screen, doc, &ignored);
 }

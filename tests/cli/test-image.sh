@@ -66,6 +66,7 @@ check "an interrupted build ends with 130" test $? -eq 130
 check "and leaves no image" sh -c "'$MOAT' image ls --names >names && ! grep -q endless names"
 
 expect "image rm" 0 image rm small
+check "prints the name" test "$(cat "$tmp/out")" = small
 says "tells the gain" err "1.0 MiB freed"
 expect "once is enough" 3 image rm small
 # Too much memory is asked for, so that no VM starts.
@@ -76,8 +77,15 @@ expect "up --build of what is there" 1 up --build --no-wait --ram 4000000 --imag
 check "builds nothing" sh -c "! grep -q making '$tmp/err'"
 expect "up --build without a recipe" 3 up --build --image nowhere
 says "says so" err 'no recipe for "nowhere"'
-expect "image rm of several" 0 image rm --json small shot other
-check "tells which" json "$tmp/out" "d['removed'] == ['small', 'shot', 'other'] and d['freed'] > 0"
+expect "image import of a third one" 0 image import --name third shot.qcow2
+expect "image rm of several" 0 image rm --json small shot
+check "tells which" json "$tmp/out" "d['removed'] == ['small', 'shot'] and d['freed'] > 0 and 'error' not in d"
+expect "one that is not there" 3 image rm nowhere other elsewhere
+says "is named" err "nowhere"
+says "as is the next" err "elsewhere"
+check "and the others go" test "$(cat "$tmp/out")" = other
+expect "as JSON" 3 image rm --json third nowhere
+check "both are told" json "$tmp/out" "d['removed'] == ['third'] and d['freed'] > 0 and d['error']['kind'] == 'not_found'"
 expect "nothing is left" 0 image ls --json
 check "really" grep -qx '{"images":\[\]}' "$tmp/out"
 end_tests
