@@ -157,14 +157,15 @@ static int check_count(const struct args *a, struct err *e)
 	return 0;
 }
 
-int args_parse(const struct cmd *cmd, char **argv, struct args *ret, struct err *e)
+/* Goes on after an error, which is the first one then: --json may come after it. */
+static int parse(struct args *a, char **argv, struct err *e)
 {
-	auto_args struct args a = {.cmd = cmd};
 	bool only_operands = false;
+	struct err later;
+	int rc = 0;
 
-	if (allocate(&a, argv, e) < 0)
-		return -1;
 	for (char **at = argv; *at; at++) {
+		struct err *why = rc < 0 ? &later : e;
 		const char *word = *at;
 
 		if (!only_operands && strcmp(word, "--") == 0) {
@@ -172,22 +173,46 @@ int args_parse(const struct cmd *cmd, char **argv, struct args *ret, struct err 
 			continue;
 		}
 		if (only_operands || word[0] != '-' || !word[1]) {
-			a.operands[a.n_operands++] = word;
+			a->operands[a->n_operands++] = word;
 			/* `exec ID -- ls` and `exec ID ls -l` both mean what they seem to. */
-			if ((cmd->flags & CMD_COMMAND) && !only_operands && at[1] &&
+			if ((a->cmd->flags & CMD_COMMAND) && !only_operands && at[1] &&
 				strcmp(at[1], "--") == 0)
 				at++;
-			only_operands = only_operands || (cmd->flags & CMD_COMMAND);
+			only_operands = only_operands || (a->cmd->flags & CMD_COMMAND);
 			continue;
 		}
-		if ((word[1] == '-' ? parse_long(&a, &at, e) : parse_short(&a, &at, e)) < 0)
-			return -1;
+		if ((word[1] == '-' ? parse_long(a, &at, why) : parse_short(a, &at, why)) < 0)
+			rc = -1;
 	}
-	if (check_count(&a, e) < 0)
+	return rc;
+}
+
+int args_parse(const struct cmd *cmd, char **argv, struct args *ret, struct err *e)
+{
+	auto_args struct args a = {.cmd = cmd};
+
+	if (allocate(&a, argv, e) < 0 || parse(&a, argv, e) < 0 || check_count(&a, e) < 0)
 		return -1;
 	*ret = a;
 	a = (struct args){0};
 	return 0;
+}
+
+bool args_ask_json(const struct cmd *cmd, char **argv)
+{
+	auto_args struct args a = {.cmd = cmd};
+	struct err ignored;
+
+	if (cmd && !cmd->subs) {
+		if (allocate(&a, argv, &ignored) < 0)
+			return false;
+		parse(&a, argv, &ignored);
+		return args_has(&a, "json");
+	}
+	for (; *argv && strcmp(*argv, "--") != 0; argv++)
+		if (strcmp(*argv, "--json") == 0)
+			return true;
+	return false;
 }
 
 const char *args_each(const struct args *a, const char *name, unsigned *at)

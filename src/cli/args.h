@@ -26,6 +26,8 @@ bool args_failed(const struct err *e);
 
 /* argv begins after the verb. The strings are borrowed. */
 int args_parse(const struct cmd *cmd, char **argv, struct args *ret, struct err *e);
+/* Whether a command line that may be wrong has --json. cmd NULL: its verb is not known. */
+bool args_ask_json(const struct cmd *cmd, char **argv);
 void args_free(struct args *a);
 #define auto_args __attribute__((cleanup(args_free)))
 

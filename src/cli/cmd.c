@@ -102,24 +102,28 @@ static void open_std_fds(void)
 		close(fd);
 }
 
-static int fail_usage(const struct cmd *cmd, const struct err *e)
+/* With --json there is one document on stdout whatever happens. */
+static void print_json_error(const struct err *e)
+{
+	auto_json json_t *doc = json_pack("{s:o}", "error", cli_error_json(e));
+	struct screen screen;
+	struct err ignored;
+
+	screen_init(&screen);
+	if (doc)
+		print_json(&screen, doc, &ignored);
+}
+
+static int fail_usage(const struct cmd *cmd, bool json, const struct err *e)
 {
 	fprintf(stderr, "moat%s%s: ", cmd ? " " : "", cmd ? cmd->name : "");
 	print_safe_lines(stderr, e->msg);
 	if (cmd && !cmd->subs)
 		fprintf(stderr, "usage: moat %s [OPTION...] %s\n", cmd->name, cmd->synopsis);
 	fprintf(stderr, "see `moat help%s%s`\n", cmd ? " " : "", cmd ? cmd->name : "");
+	if (json)
+		print_json_error(e);
 	return cmd && (cmd->flags & CMD_OWN_ERROR) ? EXIT_OWN_ERROR : EXIT_USAGE;
-}
-
-/* With --json there is one document on stdout whatever happens. */
-static void print_json_error(const struct cli *cli, const struct err *e)
-{
-	auto_json json_t *doc = json_pack("{s:o}", "error", cli_error_json(e));
-	struct err ignored;
-
-	if (doc)
-		print_json(&cli->screen, doc, &ignored);
 }
 
 static int report(struct cli *cli, const struct err *e)
@@ -127,13 +131,13 @@ static int report(struct cli *cli, const struct err *e)
 	enum exit_code code = cli_code_of(e);
 
 	if (args_failed(e))
-		return fail_usage(cli->args->cmd, e);
+		return fail_usage(cli->args->cmd, cli->json, e);
 	if (code == EXIT_INTERRUPTED && signals_seen())
 		cli_note(cli, "interrupted");
 	else
 		cli_complain(cli, e);
 	if (cli->json)
-		print_json_error(cli, e);
+		print_json_error(e);
 	if ((cli->args->cmd->flags & CMD_OWN_ERROR) && code != EXIT_INTERRUPTED)
 		return EXIT_OWN_ERROR;
 	return code;
@@ -201,9 +205,9 @@ int cli_main(int argc, char **argv, serve_fn *serve)
 		*argv = (char *)"version";
 	cmd = choose(&argv, &e);
 	if (!cmd)
-		return fail_usage(NULL, &e);
+		return fail_usage(NULL, args_ask_json(NULL, argv), &e);
 	if (args_parse(cmd, argv, &args, &e) < 0)
-		return fail_usage(cmd, &e);
+		return fail_usage(cmd, args_ask_json(cmd, argv), &e);
 	if (args_has(&args, "help")) {
 		help_verb(stdout, cmd);
 		return check_stdout(&e) < 0 ? EXIT_FAILED : EXIT_OK;

@@ -50,6 +50,25 @@ expect "rm of nothing" 2 rm
 expect "serve cannot do two things" 2 serve --stop --background
 expect "a label needs a value" 2 rm --label x
 
+is_usage_error() { # MESSAGE: one document, and the usage on stderr
+	json "$tmp/out" "list(d) == ['error'] and d['error'] == {'kind': 'invalid', 'message': '$1'}" &&
+		grep -q "^see .moat help" "$tmp/err"
+}
+expect "an unknown option before --json" 2 ls --bogus --json
+check "is an error document" is_usage_error "no option --bogus"
+expect "too many arguments, as JSON" 2 ls a b --json
+check "are one" is_usage_error 'unexpected argument "b"'
+expect "too few for exec, as JSON" 125 exec --json
+check "are one, too" is_usage_error "too few arguments"
+expect "what a verb itself finds wrong, as JSON" 2 rm --json
+check "is one as well" is_usage_error "give sandboxes, or --all, or --label NAME=VALUE"
+expect "an unknown verb, as JSON" 2 frobnicate --json
+check "is one of them" is_usage_error 'no verb "frobnicate"'
+expect "a command's --json" 125 exec --bogus x ls --json
+silent "is not ours" out
+expect "nor is an option's argument" 2 up --bogus --label --json
+silent "which is told apart" out
+
 cd "$tmp" || exit 1
 expect "up of nothing" 2 up
 says "shows examples" err "moat up debian12"
