@@ -66,6 +66,6 @@ const struct cmd cmd_completion = {
 	.min = 1,
 	.max = 1,
 	.operand = OPERAND_SHELL,
-	.flags = CMD_NO_QUIET,
+	.flags = CMD_NO_QUIET | CMD_NO_PATHS,
 	.run = cmd_completion_run,
 };

@@ -22,6 +22,6 @@ const struct cmd cmd_schema = {
 	.examples = "  moat schema > moat.schema.json\n"
 		    "  # in the first line of a spec, for editors with the YAML language server:\n"
 		    "  # yaml-language-server: $schema=./moat.schema.json",
-	.flags = CMD_JSON | CMD_NO_QUIET,
+	.flags = CMD_JSON | CMD_NO_QUIET | CMD_NO_PATHS,
 	.run = cmd_schema_run,
 };

@@ -20,6 +20,6 @@ const struct cmd cmd_version = {
 	.synopsis = "",
 	.summary = "print moat's version and the protocol it speaks",
 	.about = "This is the version of the program itself; `moat info` asks the running daemon.",
-	.flags = CMD_JSON | CMD_NO_QUIET,
+	.flags = CMD_JSON | CMD_NO_QUIET | CMD_NO_PATHS,
 	.run = cmd_version_run,
 };

@@ -153,7 +153,9 @@ static int run(const struct args *args, serve_fn *serve)
 	cli.json = (args->cmd->flags & CMD_JSON) && args_has(args, "json");
 	cli.quiet = args_has(args, "quiet");
 	progress_init(&cli.progress, &cli.screen, cli.quiet);
-	code = paths_load(&cli.paths, &e) < 0 ? -1 : args->cmd->run(&cli, &e);
+	code = args->cmd->flags & CMD_NO_PATHS ? 0 : paths_load(&cli.paths, &e);
+	if (code == 0)
+		code = args->cmd->run(&cli, &e);
 	progress_clear(&cli.progress);
 	if (code >= 0 && check_stdout(&e) < 0)
 		code = -1;

@@ -48,6 +48,7 @@ enum cmd_flag {
 	CMD_COMMAND = 1u << 1,   /* options end at the first operand: the rest is a command */
 	CMD_OWN_ERROR = 1u << 2, /* passes an exit code through, so its own failures are 125 */
 	CMD_NO_QUIET = 1u << 3,  /* has no progress that --quiet could silence */
+	CMD_NO_PATHS = 1u << 4,  /* needs neither daemon nor directories, and so no HOME */
 };
 
 struct cmd {

@@ -110,6 +110,6 @@ const struct cmd cmd_help = {
 		    "  moat help image build",
 	.max = 2,
 	.operand = OPERAND_VERB,
-	.flags = CMD_NO_QUIET,
+	.flags = CMD_NO_QUIET | CMD_NO_PATHS,
 	.run = cmd_help_run,
 };

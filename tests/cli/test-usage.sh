@@ -92,4 +92,7 @@ check "a full disk is noticed" test $? -eq 1
 unset HOME
 MOAT_HOME='' expect "without HOME" 1 ls
 says "says what to set" err "MOAT_HOME"
+for verb in help version schema "completion bash"; do
+	MOAT_HOME='' expect "$verb needs no HOME" 0 $verb
+done
 end_tests
