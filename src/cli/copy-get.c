@@ -131,8 +131,7 @@ static int get_entry(struct copy *c, const char *path, int dir_fd, const struct 
 		c->links++;
 		return make_link(dir_fd, ent, e);
 	}
-	cli_note(c->cli, "%s: not a file, directory or link: left out", path);
-	return 0;
+	return err_set(e, ERR_UNSUPPORTED, COPY_LEFT_OUT);
 }
 
 /* What is in path goes into the directory dir_fd. */

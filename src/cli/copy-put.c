@@ -146,10 +146,8 @@ static int put_entry(struct copy *c, int dir_fd, const char *name, const char *p
 		return err_sys(e, errno, "%s", name);
 	if (S_ISLNK(st.st_mode))
 		return put_link(c, dir_fd, name, path, e);
-	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-		cli_note(c->cli, "%s: not a file, directory or link: left out", name);
-		return 0;
-	}
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return err_set(e, ERR_UNSUPPORTED, COPY_LEFT_OUT);
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, errno, "%s", name);

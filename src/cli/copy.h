@@ -11,6 +11,9 @@
 
 enum { COPY_DEPTH_MAX = 128 }; /* directories in directories; each holds a file descriptor */
 
+/* Said of FIFOs, sockets and devices in directories. */
+#define COPY_LEFT_OUT "not a file, directory or link: left out"
+
 /* One side of a copy. */
 struct place {
 	bool remote;
