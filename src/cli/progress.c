@@ -8,23 +8,24 @@
 #include "util/op.h"
 #include "util/str.h"
 
-enum { BAR_WIDTH = 24, TEXT_SHOWN_MAX = 100 };
+enum { BAR_WIDTH = 24, TEXT_SHOWN_MIN = 8, TEXT_SHOWN_MAX = 100, AMOUNT_MAX = 96 };
 #define REDRAW_NS 80000000
 
 void progress_init(struct progress *p, const struct screen *s, bool quiet)
 {
 	*p = (struct progress){.colours = s->err_colour, .started_ns = now_ns()};
-	p->style = quiet ? PROGRESS_OFF : s->err_tty ? PROGRESS_LIVE : PROGRESS_LINES;
+	p->style = quiet ? PROGRESS_OFF : s->err_live ? PROGRESS_LIVE : PROGRESS_LINES;
 }
 
-static void draw_amount(const struct progress *p)
+static void format_amount(const struct progress *p, char out[static AMOUNT_MAX])
 {
 	double seconds = (double)(now_ns() - p->started_ns) / 1e9;
 	char done[24], total[24], rate[24];
 
+	out[0] = 0;
 	if (!p->bytes) {
 		if (p->total)
-			fprintf(stderr, " %llu/%llu", (unsigned long long)p->done,
+			snprintf(out, AMOUNT_MAX, " %llu/%llu", (unsigned long long)p->done,
 				(unsigned long long)p->total);
 		return;
 	}
@@ -32,9 +33,9 @@ static void draw_amount(const struct progress *p)
 	text_size((double)p->total, total);
 	text_size(seconds > 0.1 ? (double)p->done / seconds : 0, rate);
 	if (p->total)
-		fprintf(stderr, " %s of %s, %s/s", done, total, rate);
+		snprintf(out, AMOUNT_MAX, " %s of %s, %s/s", done, total, rate);
 	else
-		fprintf(stderr, " %s, %s/s", done, rate);
+		snprintf(out, AMOUNT_MAX, " %s, %s/s", done, rate);
 }
 
 static void draw_bar(const struct progress *p)
@@ -48,27 +49,39 @@ static void draw_bar(const struct progress *p)
 	fputc(']', stderr);
 }
 
-/* How much text leaves room for the bar: a wrapped line could not be wiped. */
-static int text_room(const struct progress *p)
+/* What is left of the line beside the spinner and an empty last column. */
+static int line_room(void)
 {
 	struct winsize ws;
-	int width = 80, room;
+	int width = 80;
 
 	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col)
 		width = ws.ws_col;
-	room = width - 3 - (p->total ? BAR_WIDTH + 3 : 0) - (p->bytes ? 36 : 12);
-	return room < 8 ? 8 : room > TEXT_SHOWN_MAX ? TEXT_SHOWN_MAX : room;
+	return width > 3 ? width - 3 : 0;
 }
 
+/* A wrapped line could not be wiped: the bar gives way to the text, then the amount. */
 static void draw(struct progress *p)
 {
 	static const char spinner[] = "|/-\\";
+	char amount[AMOUNT_MAX];
+	int room = line_room(), bar = p->total ? BAR_WIDTH + 3 : 0, after;
 
+	format_amount(p, amount);
+	after = (int)strlen(amount);
+	if (after < (p->bytes ? 36 : 12)) /* more is kept free, so that the text stays as it is */
+		after = p->bytes ? 36 : 12;
+	if (room < bar + after + TEXT_SHOWN_MIN)
+		bar = 0;
+	if (room < after + TEXT_SHOWN_MIN)
+		amount[after = 0] = 0;
+	room -= bar + after;
 	fprintf(stderr, "\r\033[K%s%c%s %.*s", colour_on(p->colours, COLOUR_GREEN),
-		spinner[p->frame++ % 4], colour_off(p->colours), text_room(p), p->text);
-	if (p->total)
+		spinner[p->frame++ % 4], colour_off(p->colours),
+		room > TEXT_SHOWN_MAX ? TEXT_SHOWN_MAX : room, p->text);
+	if (bar)
 		draw_bar(p);
-	draw_amount(p);
+	fputs(amount, stderr);
 	fflush(stderr);
 	p->drawn = true;
 	p->drawn_ns = now_ns();

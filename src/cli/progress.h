@@ -1,6 +1,6 @@
 /*
- * progress.h - news on stderr while something takes long: one moving line on a terminal, a line for
- * each new step otherwise, nothing with --quiet.
+ * progress.h - news on stderr while something takes long: one moving line on a terminal that is not
+ * dumb, a line for each new step otherwise, nothing with --quiet.
  */
 #pragma once
 

@@ -28,10 +28,12 @@ static unsigned terminal_width(void)
 void screen_init(struct screen *s)
 {
 	const char *term = getenv("TERM");
-	bool colours = str_empty(getenv("NO_COLOR")) && term && strcmp(term, "dumb") != 0;
+	bool smart = term && strcmp(term, "dumb") != 0;
+	bool colours = smart && str_empty(getenv("NO_COLOR"));
 
 	s->out_tty = isatty(STDOUT_FILENO);
 	s->err_tty = isatty(STDERR_FILENO);
+	s->err_live = s->err_tty && smart;
 	s->out_colour = s->out_tty && colours;
 	s->err_colour = s->err_tty && colours;
 	s->width = s->out_tty ? terminal_width() : 0;

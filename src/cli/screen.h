@@ -9,6 +9,7 @@
 
 struct screen {
 	bool out_tty, err_tty;
+	bool err_live;               /* a terminal whose last line can be drawn anew */
 	bool out_colour, err_colour; /* a terminal, and NO_COLOR does not forbid it */
 	unsigned width;              /* columns of the terminal; 0: stdout is none, do not cut */
 };

@@ -58,6 +58,17 @@ expect "a recipe that fails" 1 image build broken
 says "says why" err "the moon is missing"
 expect "no recipe" 3 image build nowhere
 says "says which there are" err "tiny"
+if command -v script >/dev/null; then
+	TERM=xterm script -qec "stty cols 80; $MOAT image build --rebuild small" /dev/null >drawn </dev/null
+	check "progress is drawn on a terminal" grep -q "$esc\[K. making a disk \[############\.*] 1/2" drawn
+	TERM=xterm script -qec "stty cols 20; $MOAT image build --rebuild small" /dev/null >drawn </dev/null
+	check "what does not fit the line is left out" python3 -c '
+import re, sys
+lines = re.sub("\x1b\\[[0-9]*[mK]", "", open(sys.argv[1], newline="").read()).replace("\n", "\r").split("\r")
+assert any("making a" in line for line in lines) and max(map(len, lines)) < 20, lines' drawn
+	TERM=dumb script -qec "$MOAT image build --rebuild small" /dev/null >drawn </dev/null
+	check "on a dumb terminal it is lines" sh -c "grep -q '^making a disk' drawn && ! grep -q '$esc' drawn"
+fi
 background image build endless
 wait_for grep -q waiting "$tmp/err"
 kill -TERM "$pid"
