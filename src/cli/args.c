@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "util/auto.h"
+#include "util/json.h"
 #include "util/str.h"
 #include "util/suggest.h"
 
@@ -240,6 +241,17 @@ const char *args_get(const struct args *a, const char *name)
 	for (unsigned at = 0; (value = args_each(a, name, &at));)
 		last = value;
 	return last;
+}
+
+int args_need_utf8(const struct args *a, struct err *e)
+{
+	for (unsigned i = 0; i < a->n_operands; i++) {
+		auto_json json_t *text = json_string(a->operands[i]);
+
+		if (!text)
+			return args_fail(e, "\"%s\" is not UTF-8", a->operands[i]);
+	}
+	return 0;
 }
 
 int args_seconds(const struct args *a, const char *name, double *ret, struct err *e)

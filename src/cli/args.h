@@ -37,6 +37,9 @@ const char *args_get(const struct args *a, const char *name); /* the last one; N
 /* The values of an option that may be repeated: start with *at 0; NULL at the end. */
 const char *args_each(const struct args *a, const char *name, unsigned *at);
 
+/* For verbs whose operands are all sent to the daemon: those that are not UTF-8 cannot be. */
+int args_need_utf8(const struct args *a, struct err *e);
+
 /* These leave *ret alone when the option is not given. */
 int args_seconds(const struct args *a, const char *name, double *ret, struct err *e);
 int args_number(const struct args *a, const char *name, uint64_t max, uint64_t *ret, struct err *e);

@@ -55,7 +55,7 @@ int cli_ask(struct cli *cli, const char *op, json_t *args, json_t **ret, struct 
 static int set_text(json_t *j, const char *name, const char *value, struct err *e)
 {
 	if (value && json_object_set_new(j, name, json_string(value)) < 0)
-		return err_set(e, ERR_INVALID, "%s: not UTF-8", name);
+		return args_fail(e, "%s: not UTF-8", name);
 	return 0;
 }
 

@@ -73,10 +73,13 @@ static int cmd_doctor_run(struct cli *cli, struct err *e)
 	auto_json json_t *result = NULL, *info = NULL;
 	const json_t *checks;
 	const char *driver = cli->args->n_operands ? cli->args->operands[0] : NULL;
-	json_t *args = json_object();
+	json_t *args;
 
-	if (driver)
-		json_object_set_new(args, "driver", json_string(driver));
+	if (args_need_utf8(cli->args, e) < 0)
+		return -1;
+	args = json_pack("{s:s*}", "driver", driver);
+	if (!args)
+		return err_oom(e);
 	if (driver && access_add_for(args, driver, e) < 0) {
 		json_decref(args);
 		return -1;

@@ -289,13 +289,7 @@ static int image_rm_run(struct cli *cli, struct err *e)
 
 	if (!removed)
 		return err_oom(e);
-	for (const char *const *name = cli->args->operands; *name; name++) {
-		auto_json json_t *text = json_string(*name);
-
-		if (!text)
-			return args_fail(e, "the image's name is not UTF-8");
-	}
-	if (cli_connect(cli, CLIENT_START, e) < 0 ||
+	if (args_need_utf8(cli->args, e) < 0 || cli_connect(cli, CLIENT_START, e) < 0 ||
 		remove_all(cli, removed, &freed, &first, e) < 0 ||
 		print_removed(cli, removed, freed, &first, e) < 0)
 		return -1;

@@ -14,7 +14,7 @@ static int run_named(struct cli *cli, const char *op, struct err *e)
 		return -1;
 	if (json_object_set_new(args, "name", json_string(cli->args->operands[1])) < 0) {
 		json_decref(args);
-		return err_set(e, ERR_INVALID, "the snapshot's name is not UTF-8");
+		return args_fail(e, "the snapshot's name is not UTF-8");
 	}
 	if (cli_ask(cli, op, args, &result, e) < 0)
 		return -1;

@@ -111,6 +111,8 @@ static int cool_run(struct cli *cli, struct err *e)
 
 	if (args_has(cli->args, "all") == (cli->args->n_operands > 0))
 		return args_fail(e, "say which templates, or --all");
+	if (args_need_utf8(cli->args, e) < 0)
+		return -1;
 	if (args_has(cli->args, "all")) {
 		if (cli_ask(cli, "template.ls", json_object(), &listed, e) < 0)
 			return -1;

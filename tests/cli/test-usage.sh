@@ -1,6 +1,6 @@
 #!/bin/sh
 # Help, usage errors and exit codes: everything that needs no daemon.
-# shellcheck source=lib.sh disable=SC2016,SC2086,SC2119,SC3045
+# shellcheck source=lib.sh disable=SC2016,SC2086,SC2119,SC2317,SC3045
 . "$(dirname "$0")/lib.sh"
 
 expect "no verb is a usage error" 2
@@ -50,6 +50,10 @@ expect "rm of nothing" 2 rm
 expect "serve cannot do two things" 2 serve --stop --background
 expect "a label needs a value" 2 rm --label x
 
+for verb in "image rm" "image cool" doctor "image inspect" up ls rm logs "snapshot x"; do
+	expect "what is not UTF-8: $verb" 2 $verb "$(printf '\377\376')"
+	says "says so" err "not UTF-8"
+done
 is_usage_error() { # MESSAGE: one document, and the usage on stderr
 	json "$tmp/out" "list(d) == ['error'] and d['error'] == {'kind': 'invalid', 'message': '$1'}" &&
 		grep -q "^see .moat help" "$tmp/err"
