@@ -58,7 +58,10 @@ const struct cmd cmd_exec = {
 		"ours:\n"
 		"124 when its time was up, 126 or 127 when it could not be started, 125 when moat\n"
 		"itself failed. Without --tty, control characters in the output are escaped when\n"
-		"they would reach a terminal. An interrupt kills the command.",
+		"they would reach a terminal. With --json, the last 10 MiB of each stream are "
+		"kept;\n"
+		"stdout_bytes and stderr_bytes tell how much there was. An interrupt kills the\n"
+		"command.",
 	.examples = "  moat exec 3f9c uname -a\n"
 		    "  moat exec -u root -w /srv 3f9c sh -c 'ls | wc -l'\n"
 		    "  moat exec -i 3f9c tar xz < src.tar.gz\n"

@@ -55,6 +55,24 @@ static int complete_args(struct cli *cli, struct exec_req *req, struct err *e)
 	return 0;
 }
 
+/* The daemon keeps only so much of a stream, and tells how much there was. */
+static void tell_cut(struct cli *cli, const struct stream *s, const json_t *result)
+{
+	static const char *const names[] = {"stdout", "stderr"};
+	static const char *const members[] = {"stdout_bytes", "stderr_bytes"};
+
+	for (unsigned i = 0; i < ARRAY_LEN(names); i++) {
+		double wrote = get_num(result, members[i]);
+		char had[24], kept[24];
+
+		if (wrote <= (double)s->kept[i].len)
+			continue;
+		text_size(wrote, had);
+		text_size((double)s->kept[i].len, kept);
+		cli_note(cli, "%s is cut: %s of %s are in the document", names[i], kept, had);
+	}
+}
+
 static int print_result(struct cli *cli, struct stream *s, json_t *result, struct err *e)
 {
 	if (stream_to_json(&s->kept[0], result, "stdout", e) < 0 ||
@@ -98,8 +116,11 @@ static int run(struct cli *cli, struct exec_req *req, struct err *e)
 	tty_restore();
 	if (failed < 0 || stream_end(&s, e) < 0)
 		return -1;
-	if (cli->json && print_result(cli, &s, result, e) < 0)
-		return -1;
+	if (cli->json) {
+		tell_cut(cli, &s, result);
+		if (print_result(cli, &s, result, e) < 0)
+			return -1;
+	}
 	return explain(cli, req, result);
 }
 

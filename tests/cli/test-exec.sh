@@ -66,6 +66,11 @@ check "a reader that leaves early is no disaster" test "$(cat "$tmp/out")" = y
 
 expect "--json" 3 exec --json $id sh -c 'printf a; printf "\377" >&2; exit 3'
 check "has exit code and streams" json "$tmp/out" '(d["exit_code"], d["stdout"], d["stderr_base64"]) == (3, "a", "/w==")'
+silent "nothing was cut" err
+expect "--json with much output" 0 exec --json $id sh -c 'head -c 11000000 /dev/zero | tr "\0" x; printf end; echo e >&2'
+check "keeps the last of it" json "$tmp/out" \
+	'(len(d["stdout"]), d["stdout"][-4:], d["stdout_bytes"], d["stderr"]) == (10 << 20, "xend", 11000003, "e\n")'
+check "and says so" test "$(cat "$tmp/err")" = "moat: stdout is cut: 10.0 MiB of 10.5 MiB are in the document"
 
 background exec $id sh -c 'echo ready; exec sleep 102'
 wait_for grep -q ready "$tmp/out"
