@@ -166,11 +166,13 @@ static int run(const struct args *args, serve_fn *serve)
 	return code;
 }
 
-/* Finds the verb, and the second word of verbs that have one. */
-static const struct cmd *choose(char ***argv, struct err *e)
+/* Finds the verb, and the second word of verbs that have one. On failure known is what the first
+ * word means, if anything. */
+static const struct cmd *choose(char ***argv, const struct cmd **known, struct err *e)
 {
 	const struct cmd *cmd = cmd_find(cmd_table, **argv);
 
+	*known = cmd;
 	if (!cmd) {
 		cmd_fail_unknown(cmd_table, **argv, e);
 		return NULL;
@@ -192,7 +194,7 @@ static const struct cmd *choose(char ***argv, struct err *e)
 int cli_main(int argc, char **argv, serve_fn *serve)
 {
 	auto_args struct args args = {0};
-	const struct cmd *cmd;
+	const struct cmd *cmd, *known;
 	struct err e;
 
 	open_std_fds();
@@ -205,9 +207,9 @@ int cli_main(int argc, char **argv, serve_fn *serve)
 		*argv = (char *)"help";
 	if (strcmp(*argv, "--version") == 0 || strcmp(*argv, "-V") == 0)
 		*argv = (char *)"version";
-	cmd = choose(&argv, &e);
+	cmd = choose(&argv, &known, &e);
 	if (!cmd)
-		return fail_usage(NULL, args_ask_json(NULL, argv), &e);
+		return fail_usage(known, args_ask_json(NULL, argv), &e);
 	if (args_parse(cmd, argv, &args, &e) < 0)
 		return fail_usage(cmd, args_ask_json(cmd, argv), &e);
 	if (args_has(&args, "help")) {

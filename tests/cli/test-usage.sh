@@ -22,7 +22,8 @@ expect "help of no verb" 2 help nonsense
 expect "an unknown verb" 2 exce
 says "suggests a known one" err 'did you mean "exec"'
 expect "an unknown second verb" 2 image biuld
-says "suggests a known one, too" err 'did you mean "build"'
+says "suggests a known one, too" err '^moat image: .*did you mean "build"'
+says "and where all of them are" err '^see `moat help image`'
 expect "a far-off verb" 2 frobnicate
 check "suggests nothing" sh -c "! grep -q 'did you mean' '$tmp/err'"
 expect "prefixes of verbs are not verbs" 2 sch
