@@ -55,6 +55,14 @@ for verb in "image rm" "image cool" doctor "image inspect" up ls rm logs "snapsh
 	expect "what is not UTF-8: $verb" 2 $verb "$(printf '\377\376')"
 	says "says so" err "not UTF-8"
 done
+without() { # OPTION: the verbs that do not take it, in the order of their list
+	for verb in $(moat help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx -e image -e pool); do
+		moat help "$verb" | grep -q -- " $1 " || printf '%s ' "$verb"
+	done
+}
+check "--json is for all but those that the man page names" test "$(without --json)" = \
+	"shell standby capture serve completion help "
+check "and --quiet" test "$(without --quiet)" = "schema completion version help "
 is_usage_error() { # MESSAGE: one document, and the usage on stderr
 	json "$tmp/out" "list(d) == ['error'] and d['error'] == {'kind': 'invalid', 'message': '$1'}" &&
 		grep -q "^see .moat help" "$tmp/err"
