@@ -88,10 +88,10 @@ static bool flow_move(struct flow *w, short from_ready, short to_ready)
 	return true;
 }
 
-/* Nothing was expected of it any more but an error. */
+/* Nothing was expected of it any more, and nothing can be sent to it. */
 static bool is_gone(const struct pollfd *p)
 {
-	return !p->events && p->revents & POLLERR;
+	return !p->events && p->revents & (POLLERR | POLLHUP);
 }
 
 static void carry(const struct op *op, int outer, int inner)

@@ -45,6 +45,11 @@ static int connect_inside(
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		abort();
 	in->connections++;
+	if (f->port == 11) { /* one that hangs up at once */
+		close(pair[1]);
+		*ret_fd = pair[0];
+		return fd_set_nonblock(pair[0], e);
+	}
 	if (pthread_create(&thread, NULL, echo, (void *)(intptr_t)pair[1]))
 		abort();
 	pthread_detach(thread);
@@ -162,11 +167,39 @@ static void test_limits(void)
 	OK(false);
 }
 
+/* What a guest has left takes no place, though the client does not hang up. */
+static void test_guests_that_hang_up(void)
+{
+	enum { MANY = 300 };
+	static int fds[MANY];
+	struct inside in = {0};
+	struct forwards *all;
+	unsigned port, other, ended = 0;
+	auto_fd int one = -1;
+	struct err e;
+	char byte;
+
+	OK(forwards_new(connect_inside, &in, &all, &e) == 0);
+	OK(forwards_add(all, &(struct forward){.port = 11}, &port, &e) == 0);
+	OK(forwards_add(all, &(struct forward){.port = 80}, &other, &e) == 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		fds[i] = call(port);
+		ended += fds[i] >= 0 && recv(fds[i], &byte, 1, 0) == 0;
+	}
+	OK(ended == MANY);
+	one = call(other);
+	OK(one >= 0 && echoes(one));
+	for (unsigned i = 0; i < MANY; i++)
+		close(fds[i]);
+	forwards_free(all);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	test_life();
 	test_the_end_ends_connections();
 	test_limits();
+	test_guests_that_hang_up();
 	return tap_done();
 }
