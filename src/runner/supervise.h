@@ -14,9 +14,9 @@
  *
  * What to start, who of them may go and how it ended lies in memory that all share (job.h); that
  * there is a report the supervisor tells by an eventfd. Over a socket the runner sends orders
- * (orders.h) to have a process wait in a place, with its pipes. That the socket ends, because one
- * of them has, means to the other: end everything. Over another goes the command's input to its
- * process.
+ * (orders.h) to have a process wait in a place, with its pipes; a signal tells that there are some.
+ * That the socket ends, because one of them has, means to the other: end everything. Over another
+ * goes the command's input to its process.
  */
 #pragma once
 
