@@ -59,10 +59,12 @@ int handle_image_import(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_image struct image *img = NULL;
 	struct import_req req = {0};
+	enum spec_os os;
 
 	if (json_get(rq->args, "args", e, "{s:s, s?s, s?s, s?s, s?s}", "path", &req.path, "name",
 		    &req.name, "user", &req.user, "os_type", &req.os_type, "firmware",
 		    &req.firmware) < 0 ||
+		(req.os_type && spec_os_find(req.os_type, &os, e) < 0) ||
 		store_import(rq->daemon->store, &rq->op, &req, &img, e) < 0)
 		return -1;
 	return give_image(img, ret, e);

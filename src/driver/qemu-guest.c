@@ -72,13 +72,11 @@ static int open_waiting_line(
 
 static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
-	bool windows = spec_os_is_windows(vm->spec->os_type);
-
 	if (vm->runner_waits && open_waiting_line(vm, op, ret, e) == 0)
 		return 0;
 	if (sync_agent(vm, op, e) < 0)
 		return -1;
-	if (!windows) {
+	if (!vm->windows) {
 		if (open_line(vm, op, ret, e) == 0)
 			return 0;
 		if (e->kind != ERR_UNSUPPORTED)
@@ -89,7 +87,7 @@ static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **re
 				vm->sandbox, vm->spec->name);
 		vm->said_fallback = true;
 	}
-	return agent_open(vm->qga, windows, ret, e);
+	return agent_open(vm->qga, vm->windows, ret, e);
 }
 
 static int alive(void *arg, struct err *e)

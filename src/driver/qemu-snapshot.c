@@ -217,7 +217,7 @@ static int load_vm(struct qemu_vm *vm, const struct op *op, const char *dir, str
 	vm->load = state;
 	vm->copied = false; /* all of its memory is in the state */
 	vm->paused = true;
-	vm->runner_waits = vm->spec->is_sandbox && !spec_os_is_windows(vm->spec->os_type);
+	vm->runner_waits = vm->spec->is_sandbox && !vm->windows;
 	rc = qemu_vm_start(vm, op, e);
 	vm->load = NULL;
 	return rc;

@@ -58,7 +58,7 @@ static const char *obstacle(const struct qemu_vm *vm)
 		return "the spec says warm: false";
 	if (!vm->spec->is_sandbox)
 		return "nobody can look into a VM with is_sandbox: false";
-	if (spec_os_is_windows(vm->spec->os_type))
+	if (vm->windows)
 		return "a copied Windows keeps the identity of the first";
 	if (vm->spec->cloud_init)
 		return "cloud_init acts at the first boot";
@@ -283,6 +283,7 @@ static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct
 	maker.net = net;
 	maker.image = vm->image;
 	maker.user = vm->user;
+	maker.windows = vm->windows;
 	maker.template_ram = draft.ram_fd;
 	maker.paused = true;
 	if (rc == 0)

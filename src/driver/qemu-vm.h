@@ -29,6 +29,7 @@ struct qemu_vm {
 	struct image *image;
 	struct image_use *use;
 	const char *user; /* default user of commands */
+	bool windows;
 	bool kvm;
 	uint64_t mac_base; /* random: the MACs of NICs without one */
 

@@ -133,6 +133,14 @@ static int use_image(struct qemu_box *b, const struct op *op, struct qemu_vm *vm
 		&vm->use, e);
 }
 
+static bool holds_windows(const struct image *image)
+{
+	enum spec_os os;
+	struct err ignored;
+
+	return spec_os_find(image->os_type, &os, &ignored) == 0 && spec_os_is_windows(os);
+}
+
 /* A VM that can be freed, whatever happens next. */
 static int init_vm(struct qemu_box *b, const struct op *op, size_t i, struct err *e)
 {
@@ -154,6 +162,7 @@ static int init_vm(struct qemu_box *b, const struct op *op, size_t i, struct err
 	if (use_image(b, op, vm, e) < 0)
 		return -1;
 	vm->user = spec->user ? spec->user : vm->image->user;
+	vm->windows = spec_os_is_windows(spec->os_type) || holds_windows(vm->image);
 	return 0;
 }
 
@@ -462,7 +471,7 @@ static void qemu_describe(struct box *box, unsigned i, struct box_vm_info *ret)
 
 	*ret = (struct box_vm_info){.state = vm->state,
 		.image = qemu_source_name(&vm->spec->source),
-		.user = spec_user(vm->user, spec_os_is_windows(vm->spec->os_type)),
+		.user = spec_user(vm->user, vm->windows),
 		.accelerator = vm->kvm ? "kvm" : "tcg",
 		.way = way,
 		.pid = vm->proc.pid > 0 ? (int)vm->proc.pid : 0,

@@ -122,16 +122,14 @@ static int read_word(
 	const struct words *w, const json_t *j, const struct place *at, void *out, struct err *e)
 {
 	char list[WORDS_TEXT_MAX], shown[64];
+	int value;
 
 	if (!json_is_string(j))
 		return wrong_type(j, "a string", at, e);
-	for (size_t i = 0; i < w->n; i++) {
-		if (w->list[i] && strcmp(w->list[i], json_string_value(j)) == 0) {
-			int value = (int)i;
-
-			memcpy(out, &value, sizeof(value));
-			return 0;
-		}
+	value = words_find(w, json_string_value(j));
+	if (value >= 0) {
+		memcpy(out, &value, sizeof(value));
+		return 0;
 	}
 	str_escape(json_string_value(j), json_string_length(j), shown, sizeof(shown));
 	return bad(e, at, "\"%s\" is not one of %s", shown, words_text(w, list, sizeof(list)));

@@ -46,12 +46,12 @@ static int check_pattern(const struct text_class *text, const char *s, struct er
 	return err_set(e, ERR_INVALID, "\"%s\" is not %s", shown, text->is);
 }
 
-static bool is_word(const struct words *w, const char *s)
+int words_find(const struct words *w, const char *s)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->list[i] && strcmp(w->list[i], s) == 0)
-			return true;
-	return false;
+			return (int)i;
+	return -1;
 }
 
 int text_check(const struct field *f, const char *s, size_t len, struct err *e)
@@ -71,7 +71,7 @@ int text_check(const struct field *f, const char *s, size_t len, struct err *e)
 		return err_set(e, ERR_INVALID, "is empty");
 	if (has_control(s, f->text->many_lines))
 		return err_set(e, ERR_INVALID, "contains a control character");
-	if (f->words && !is_word(f->words, s)) {
+	if (f->words && words_find(f->words, s) < 0) {
 		str_escape(s, len, shown, sizeof(shown));
 		return err_set(e, ERR_INVALID, "\"%s\" is not one of %s", shown,
 			words_text(f->words, list, sizeof(list)));

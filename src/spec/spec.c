@@ -9,8 +9,10 @@
 #include "spec/spec-check.h"
 #include "spec/spec-fields.h"
 #include "spec/spec-read.h"
+#include "spec/spec-text.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/str.h"
 
 int spec_parse(const json_t *j, struct sandbox_spec **ret, struct err *e)
 {
@@ -72,6 +74,20 @@ const char *spec_nic_name(enum spec_nic n)
 bool spec_os_is_windows(enum spec_os os)
 {
 	return os >= SPEC_OS_W2K;
+}
+
+int spec_os_find(const char *name, enum spec_os *ret, struct err *e)
+{
+	char shown[64], list[WORDS_TEXT_MAX];
+	int found = words_find(&spec_words_os, name);
+
+	if (found >= 0) {
+		*ret = (enum spec_os)found;
+		return 0;
+	}
+	str_escape(name, strlen(name), shown, sizeof(shown));
+	return err_set(e, ERR_INVALID, "os_type: \"%s\" is not one of %s", shown,
+		words_text(&spec_words_os, list, sizeof(list)));
 }
 
 const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name)

@@ -186,6 +186,8 @@ const char *spec_os_name(enum spec_os os);
 const char *spec_disk_name(enum spec_disk d);
 const char *spec_nic_name(enum spec_nic n);
 bool spec_os_is_windows(enum spec_os os);
+/* What the name stands for. */
+int spec_os_find(const char *name, enum spec_os *ret, struct err *e);
 /* Who commands run as, if nobody says otherwise. user may be NULL. */
 static inline const char *spec_user(const char *user, bool windows)
 {

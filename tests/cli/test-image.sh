@@ -27,6 +27,8 @@ expect "image inspect for people" 0 image inspect shot
 says "is a list" out "^firmware  *uefi"
 expect "image import under a name" 0 image import --name other shot.qcow2
 check "has that name" test "$(cat "$tmp/out")" = other
+expect "image import of a system that there is not" 1 image import --os-type amiga shot.qcow2
+says "names those that there are" err '"amiga" is not one of .*"win11"'
 expect "image import of nothing" 3 image import nothing
 says "names the file" err "nothing: No such file"
 echo text >text.txt

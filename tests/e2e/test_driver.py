@@ -299,6 +299,18 @@ def test_writes_outlive_a_reboot(disks: Disks) -> None:
     assert disks.sh("virtio", "cat /root/kept") == "still here"
 
 
+def test_the_image_says_that_it_is_windows(home: Home) -> None:
+    disk = home.dir / "disk.raw"
+    disk.write_bytes(b"\xaa" * 65536)
+    home.ok("image", "import", "--name", "windows", "--os-type", "win11", str(disk))
+    guest = {"name": "guest", "source": "windows", "ram_mb": 64, "is_sandbox": False}
+    box = home.up({"vms": [*TINY["vms"], guest]})
+    vms = json.loads(home.ok("ls", "--json"))["sandboxes"][0]["vms"]
+    home.ok("rm", box)
+    home.ok("image", "rm", "windows")
+    assert [vm["user"] for vm in vms] == ["user", "SYSTEM"]
+
+
 # ---- refusals and failures ----
 
 
