@@ -293,7 +293,7 @@ int args_pairs(const struct args *a, const char *name, bool from_env, json_t *in
 
 		if (!key)
 			return err_oom(e);
-		if (!equals && from_env) {
+		if (!equals && from_env && *key) {
 			value = getenv(text);
 			if (!value)
 				continue; /* as env(1) would: not set here, not set there */

@@ -351,8 +351,8 @@ static int read_json(struct bytes text, json_t **ret, struct err *e)
 }
 
 /*
- * Whoever begins with {" means JSON, and wants to hear what is wrong with it as JSON. It may still
- * be YAML, whose {"a": b} begins in the same way.
+ * Whoever begins with {" (or ends after the brace) means JSON, and wants to hear what is wrong with
+ * it as JSON. It may still be YAML, whose {"a": b} begins in the same way.
  */
 static bool looks_like_json(struct bytes text)
 {
@@ -364,13 +364,13 @@ static bool looks_like_json(struct bytes text)
 		return false;
 	for (i++; i < text.len && isspace(text.p[i]); i++)
 		;
-	return i < text.len && (text.p[i] == '"' || text.p[i] == '}');
+	return i == text.len || text.p[i] == '"' || text.p[i] == '}';
 }
 
 int spec_text_to_json(struct bytes text, json_t **ret, struct err *e)
 {
 	struct err json_err;
-	bool json = looks_like_json(text);
+	bool json;
 
 	if (text.len > SPEC_TEXT_MAX)
 		return err_set(e, ERR_INVALID, "the spec has %zu bytes; at most %d are allowed",
@@ -379,6 +379,7 @@ int spec_text_to_json(struct bytes text, json_t **ret, struct err *e)
 		text = (struct bytes){text.p + 3, text.len - 3}; /* an editor's mark for UTF-8 */
 	if (text.len == 0)
 		return err_set(e, ERR_INVALID, "the spec is empty");
+	json = looks_like_json(text);
 	if (json && read_json(text, ret, &json_err) == 0)
 		return 0;
 	if (read_yaml(text, ret, e) == 0)

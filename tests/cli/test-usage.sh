@@ -42,6 +42,7 @@ expect "exec's own usage errors are 125" 125 exec
 expect "shell's too" 125 shell
 expect "bad seconds" 125 exec --timeout soon x true
 expect "bad environment" 125 exec -e =x x true
+expect "environment without a name" 125 exec -e "" x true
 expect "bad number" 2 up --ram lots tiny
 says "says what a number is" err "is not a number"
 expect "cp needs a sandbox" 2 cp a b

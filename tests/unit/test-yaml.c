@@ -58,6 +58,8 @@ static void test_collections(void)
 	reads_as("{a: 1, a: 2}", NULL, "line 1, column 8: \"a\" is there twice");
 	reads_as("{\"a\": 1, \"a\": 2}", NULL,
 		"line 1, column 12: not valid JSON: duplicate object key near '\"a\"'");
+	reads_as("{", NULL,
+		"line 1, column 1: not valid JSON: string or '}' expected near end of file");
 	reads_as(
 		"a: *b", NULL, "line 1, column 4: aliases (*name) are not supported; write it out");
 	reads_as("", NULL, "the spec is empty");
