@@ -190,6 +190,33 @@ def test_proxmox_refuses(build: object, text: str) -> None:
         build()
 
 
+SUBNET: dict[str, Any] = {
+    "cidr": "10.1.0.0/24", "gateway": "10.1.0.1", "snat": True,
+    "dhcp_ranges": [{"start": "10.1.0.9", "end": "10.1.0.99"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sdn", "subnet", "name"),
+    [
+        ({"allow_domains": ("example.org",)}, {}, "allow_domains"),
+        ({}, {"vnet_type": "opnsense", "domain_whitelist": ("example.org",)}, "domain_whitelist"),
+        ({}, {"type": "opnsense", "domain_whitelist": ()}, "type"),
+    ],
+)
+def test_a_list_of_names_is_refused_instead_of_an_open_network(
+    sdn: dict[str, Any], subnet: dict[str, Any], name: str
+) -> None:
+    def build(sdn: dict[str, Any], subnet: dict[str, Any]) -> SdnConfig:
+        vnets = [{"alias": "lan", "subnets": [{**SUBNET, **subnet}]}]
+        return SdnConfig.model_validate({"vnet_configs": vnets, **sdn})
+
+    with pytest.raises(ValidationError, match=f"{name}: a server cannot hold"):
+        build(sdn, subnet)
+    empty = {"vnet_type": "proxmox", "domain_whitelist": None}
+    assert build({"allow_domains": ()}, empty) == build({}, {})
+
+
 def test_proxmox_configuration_is_hashable_and_survives_a_log() -> None:
     config = full_config()
     assert hash(config) == hash(full_config())

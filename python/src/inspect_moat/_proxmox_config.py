@@ -2,7 +2,8 @@
 
 Old and new versions of that plugin are understood: `await_before_next_vm` of the old one,
 `depends_on` and `healthcheck` of the new one, the server's address in the configuration (old) or
-in a pool file (new). Unknown fields are ignored, as that plugin does.
+in a pool file (new). Unknown fields are ignored, as that plugin does, unless they would close a
+network.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from inspect_ai._util.error import PrerequisiteError
 from pydantic import (
@@ -38,6 +39,21 @@ class _ProxmoxModel(BaseModel):
     # hide_input_in_errors: a password in the wrong place must not end up in a log
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
+    # Of what is unknown, that which would keep VMs from the world outside; with the values that
+    # mean nothing of the kind.
+    walls: ClassVar[dict[str, tuple[object, ...]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keeps_no_wall_unbuilt(cls, values: Any) -> Any:
+        for name, harmless in cls.walls.items() if isinstance(values, dict) else ():
+            if values.get(name) not in (None, (), [], *harmless):
+                raise ValueError(
+                    f"{name}: a server cannot hold VMs to a list of names; "
+                    "take snat=False, or SdnConfig(isolated=True)"
+                )
+        return values
+
 
 class DhcpRange(_ProxmoxModel):
     """Addresses that DHCP may give away, both ends included."""
@@ -48,6 +64,8 @@ class DhcpRange(_ProxmoxModel):
 
 class SubnetConfig(_ProxmoxModel):
     """An IP network; `snat` decides whether its VMs may talk to the world outside."""
+
+    walls = {"domain_whitelist": (), "vnet_type": ("proxmox",), "type": ("proxmox",)}
 
     cidr: IPvAnyNetwork
     gateway: IPvAnyAddress
@@ -68,6 +86,8 @@ class SdnConfig(_ProxmoxModel):
 
     `isolated` needs a server whose firewall is on, and fails otherwise: see docs/proxmox.md.
     """
+
+    walls = {"allow_domains": ()}
 
     vnet_configs: tuple[VnetConfig, ...]
     use_pve_ipam_dnsnmasq: bool = True
