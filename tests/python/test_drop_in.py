@@ -29,6 +29,7 @@ from proxmoxsandbox.schema import (
     VmNicConfig,
     VmSourceConfig,
     VnetConfig,
+    _load_instances_from_env_or_file,
 )
 from vagrantsandbox import SandboxUnrecoverableError
 from vagrantsandbox.vagrant_sandbox_provider import (
@@ -405,3 +406,36 @@ def test_servers_go_to_the_daemon_with_their_secrets(monkeypatch: pytest.MonkeyP
     named = ProxmoxSandboxEnvironmentConfig(host="other", port=1, node="n")
     (server,) = (ProxmoxSandboxEnvironment.access(named) or {})["instances"]
     assert (server["host"], server["port"], server["node"]) == ("other", 1, "n")
+
+
+def servers(config: ProxmoxSandboxEnvironmentConfig) -> list[dict[str, Any]]:
+    access = ProxmoxSandboxEnvironment.access(config)
+    assert access is not None
+    instances: list[dict[str, Any]] = access["instances"]
+    return instances
+
+
+def test_a_pool_file_is_stronger_than_a_server_in_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That plugin wrote a host into each log, the one of the environment or none at all."""
+    file = tmp_path / "servers.json"
+    one = {"pool_id": "default", "password": PASSWORD, "node": "n"}
+    pool = [
+        {**one, "instance_id": "a", "host": "first"},
+        {**one, "instance_id": "b", "host": "second", "image_storage": "own"},
+    ]
+    file.write_text(json.dumps({"instances": pool}))
+    monkeypatch.setenv("PROXMOX_CONFIG_FILE", str(file))
+    monkeypatch.delenv("PROXMOX_IMAGE_STORAGE", raising=False)
+    assert [one.host for one in _load_instances_from_env_or_file()] == ["first", "second"]
+    old = ProxmoxSandboxEnvironmentConfig(host="localhost", image_storage="fast")
+    assert [(one["host"], one["image_storage"]) for one in servers(old)] == [
+        ("first", "fast"), ("second", "own"),
+    ]  # fmt: skip
+    monkeypatch.delenv("PROXMOX_CONFIG_FILE")
+    monkeypatch.setenv("PROXMOX_IMAGE_STORAGE", "slow")
+    (server,) = servers(old)
+    assert (server["host"], server["image_storage"]) == ("localhost", "fast")
+    (server,) = servers(ProxmoxSandboxEnvironmentConfig(host="localhost"))
+    assert server["image_storage"] == "slow"

@@ -172,6 +172,7 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     """A sandbox on a Proxmox server: VMs, and the networks between them.
 
     The fields from `host` on are those of old versions, for one server named in the eval itself.
+    A pool file is stronger than they are. `image_storage` is for servers that name none.
     """
 
     instance_pool_id: str = "default"
@@ -187,6 +188,7 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     password: SecretStr | None = Field(default=None, exclude=True)
     node: str | None = None
     verify_tls: bool | None = None
+    image_storage: str | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> ProxmoxSandboxEnvironmentConfig:
@@ -232,24 +234,35 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
 
 def load_instances() -> tuple[ProxmoxInstanceConfig, ...]:
     """The servers that PROXMOX_CONFIG_FILE, or else PROXMOX_HOST and its companions, name."""
-    file = os.environ.get("PROXMOX_CONFIG_FILE")
-    if file and os.path.exists(found := locate_setting(file)):
-        with open(found, encoding="utf-8") as stream:
-            content = json.load(stream)
-        return tuple(ProxmoxInstanceConfig(**entry) for entry in content.get("instances", ()))
+    pool = _instances_of_file()
     host = os.environ.get("PROXMOX_HOST")
-    return (_instance_of_environment(host),) if host else ()
+    return pool if pool is not None else (_instance_of_environment(host),) if host else ()
+
+
+def _instances_of_file() -> tuple[ProxmoxInstanceConfig, ...] | None:
+    file = os.environ.get("PROXMOX_CONFIG_FILE")
+    if not file or not os.path.exists(found := locate_setting(file)):
+        return None
+    with open(found, encoding="utf-8") as stream:
+        content = json.load(stream)
+    return tuple(ProxmoxInstanceConfig(**entry) for entry in content.get("instances", ()))
 
 
 def access_for(config: ProxmoxSandboxEnvironmentConfig) -> dict[str, Any]:
     """The servers for a sandbox as the daemon takes them: with their secrets."""
     instances = load_instances()
-    if config.host:
+    if config.host and _instances_of_file() is None:
         instances = (_instance_of_config(config),)
     if not instances:
         raise PrerequisiteError(
             "sandbox proxmox: no server is configured; set PROXMOX_HOST, PROXMOX_USER, "
             "PROXMOX_PASSWORD and PROXMOX_NODE, or PROXMOX_CONFIG_FILE"
+        )
+    if config.image_storage:
+        more = {"image_storage": config.image_storage}
+        instances = tuple(
+            one if "image_storage" in one.model_fields_set else one.model_copy(update=more)
+            for one in instances
         )
     return {"instances": [_instance_to_json(instance) for instance in instances]}
 

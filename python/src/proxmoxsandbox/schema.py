@@ -14,6 +14,7 @@ from inspect_moat._proxmox_config import (
     VmSourceConfig,
     VnetConfig,
 )
+from inspect_moat._proxmox_config import load_instances as _load_instances_from_env_or_file
 
 __all__ = [
     "DhcpRange",
@@ -29,4 +30,5 @@ __all__ = [
     "VmNicConfig",
     "VmSourceConfig",
     "VnetConfig",
+    "_load_instances_from_env_or_file",  # what test suites call to read a pool file
 ]
