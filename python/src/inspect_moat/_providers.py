@@ -7,7 +7,12 @@ import shlex
 from logging import getLogger
 from typing import Any
 
-from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
+from inspect_ai.util import (
+    ExecResult,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    sandboxenv,
+)
 from pydantic import BaseModel
 from typing_extensions import override
 
@@ -17,9 +22,12 @@ from ._errors import MoatError
 from ._places import Locate, note_start
 from ._proxmox_config import (
     PLACES_UNKNOWN,
+    ProxmoxInstanceConfig,
     ProxmoxSandboxEnvironmentConfig,
     access_for,
+    instances_for,
     load_instances,
+    untimed_wait,
 )
 from ._sandbox import VmSandboxEnvironment, progress_text
 from ._vagrant_config import VagrantSandboxEnvironmentConfig
@@ -79,9 +87,20 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
 
 @sandboxenv(name="proxmox")
 class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
-    """VMs on Proxmox servers."""
+    """VMs on Proxmox servers.
+
+    Attributes:
+        vm_id: the number of the VM on its server.
+        all_vm_ids: those of all VMs of the sandbox.
+        instance: the server, and pool_id: the pool that it is of.
+    """
 
     provider = "proxmox"
+
+    vm_id: int
+    all_vm_ids: tuple[int, ...]
+    instance: ProxmoxInstanceConfig | None
+    pool_id: str
 
     @classmethod
     @override
@@ -96,6 +115,68 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         """The servers that the environment of the eval names, with their logins."""
         assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
         return access_for(config)
+
+    @classmethod
+    @override
+    async def sample_init(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        metadata: dict[str, str],
+    ) -> dict[str, SandboxEnvironment]:
+        parsed = cls.parse_config(config)
+        assert isinstance(parsed, ProxmoxSandboxEnvironmentConfig)
+        wanted = parsed.instance_pool_id
+        pools = dict.fromkeys(server.pool_id for server in instances_for(parsed))
+        if wanted not in pools:  # not before: a task without a configuration is of no pool
+            raise RuntimeError(
+                f"sandbox proxmox: no server is of the pool {wanted}; there are {', '.join(pools)}"
+            )
+        return await super().sample_init(task_name, config, metadata)
+
+    @classmethod
+    @override
+    def _environments(
+        cls,
+        connection: Connection,
+        sandbox_id: str,
+        vms: list[dict[str, Any]],
+        config: BaseModel | None = None,
+    ) -> dict[str, SandboxEnvironment]:
+        """Those with a health check as well: they have the agent, and that plugin had them all."""
+        assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
+        checked = {
+            name
+            for name, vm in zip(config.vm_names(), config.vms_config, strict=True)
+            if vm.requires_guest_agent
+        }
+        usable = [{**vm, "sandbox": vm["name"] in checked} for vm in vms]
+        environments = super()._environments(connection, sandbox_id, usable, config)
+        ids = {vm["name"]: int(vm["vmid"]) for vm in vms}
+        servers = {server.instance_id: server for server in instances_for(config)}
+        for environment in environments.values():
+            assert isinstance(environment, ProxmoxSandboxEnvironment)
+            environment.vm_id = ids[environment.vm_name]
+            environment.all_vm_ids = tuple(ids.values())
+            environment.instance = servers.get(vms[0]["server"])
+            environment.pool_id = config.instance_pool_id
+        return environments
+
+    @override
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        if timeout is None:
+            timeout, timeout_retry = untimed_wait(), False
+        return await super().exec(cmd, input, cwd, env, user, timeout, timeout_retry, concurrency)
 
     @classmethod
     @override

@@ -9,6 +9,7 @@ network.
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -33,6 +34,7 @@ DEFAULT_PORT = 8006
 # Sandboxes to ask for at once on a server that does not say how many it takes: it lets in as many
 # as fit into its memory, and the others wait.
 PLACES_UNKNOWN = 8
+UNTIMED_WAIT = "PROXMOX_EXEC_UNTIMED_WAIT_SECONDS"
 
 
 class _ProxmoxModel(BaseModel):
@@ -248,8 +250,26 @@ def _instances_of_file() -> tuple[ProxmoxInstanceConfig, ...] | None:
     return tuple(ProxmoxInstanceConfig(**entry) for entry in content.get("instances", ()))
 
 
-def access_for(config: ProxmoxSandboxEnvironmentConfig) -> dict[str, Any]:
-    """The servers for a sandbox as the daemon takes them: with their secrets."""
+def untimed_wait() -> int | None:
+    """How many seconds a command may take for which no timeout was given; None: any number."""
+    text = os.environ.get(UNTIMED_WAIT)
+    if not text:
+        return None
+    try:
+        seconds = math.ceil(float(text))
+    except (ValueError, OverflowError):
+        seconds = 0
+    if seconds <= 0:
+        raise ValueError(f"{UNTIMED_WAIT}: {text!r} is not a number of seconds")
+    return seconds
+
+
+def instances_for(config: ProxmoxSandboxEnvironmentConfig) -> tuple[ProxmoxInstanceConfig, ...]:
+    """The servers for a sandbox.
+
+    Raises:
+        PrerequisiteError: there are none.
+    """
     instances = load_instances()
     if config.host and _instances_of_file() is None:
         instances = (_instance_of_config(config),)
@@ -264,7 +284,12 @@ def access_for(config: ProxmoxSandboxEnvironmentConfig) -> dict[str, Any]:
             one if "image_storage" in one.model_fields_set else one.model_copy(update=more)
             for one in instances
         )
-    return {"instances": [_instance_to_json(instance) for instance in instances]}
+    return instances
+
+
+def access_for(config: ProxmoxSandboxEnvironmentConfig) -> dict[str, Any]:
+    """The servers for a sandbox as the daemon takes them: with their secrets."""
+    return {"instances": [_instance_to_json(instance) for instance in instances_for(config)]}
 
 
 def _instance_of_environment(host: str) -> ProxmoxInstanceConfig:

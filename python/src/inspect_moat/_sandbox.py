@@ -172,13 +172,20 @@ class VmSandboxEnvironment(SandboxEnvironment):
             labels.get("epoch", ""),
             [str(vm["name"]) for vm in result["vms"]],
         )
-        return cls._environments(connection, sandbox_id, result["vms"])
+        return cls._environments(connection, sandbox_id, result["vms"], parsed)
 
     @classmethod
     def _environments(
-        cls, connection: Connection, sandbox_id: str, vms: list[dict[str, Any]]
+        cls,
+        connection: Connection,
+        sandbox_id: str,
+        vms: list[dict[str, Any]],
+        config: BaseModel | None = None,
     ) -> dict[str, SandboxEnvironment]:
-        """The VMs by name, and the default one as "default" as well, before all others."""
+        """The VMs by name, and the default one as "default" as well, before all others.
+
+        config: None for a copy that `fork` made.
+        """
         usable = [vm for vm in vms if vm.get("sandbox", True)]
         default = next((vm for vm in usable if vm.get("default")), usable[0])
         environments: dict[str, SandboxEnvironment] = {

@@ -1,0 +1,97 @@
+"""What evals and test suites for the older plugin find in its class, on a test server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lives import TAG, a_server, fill, named
+from server import PveServer
+
+from proxmoxsandbox._proxmox_sandbox_environment import (
+    ProxmoxSandboxEnvironment,
+    ProxmoxSandboxEnvironmentConfig,
+)
+from proxmoxsandbox.schema import HealthCheck, VmConfig, VmSourceConfig
+
+pytestmark = pytest.mark.anyio
+
+WAIT = "PROXMOX_EXEC_UNTIMED_WAIT_SECONDS"
+
+
+def vm(name: str, **fields: Any) -> VmConfig:
+    source = VmSourceConfig(existing_vm_template_tag=TAG)
+    return VmConfig(vm_source_config=source, name=name, ram_mb=256, vcpus=1, **fields)
+
+
+CONFIG = ProxmoxSandboxEnvironmentConfig(
+    vms_config=(
+        vm("router", is_sandbox=False),
+        vm("attacker"),
+        vm("victim", is_sandbox=False, healthcheck=HealthCheck(test=("true",))),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PveServer]:
+    home = Path(str(tmp_path_factory.mktemp("m")))
+    with a_server() as server:
+        fill(server)
+        with named(server, home):
+            yield server
+
+
+Sample = dict[str, ProxmoxSandboxEnvironment]
+
+
+@pytest.fixture(scope="module")
+async def sample(shop: PveServer, anyio_backend: str) -> AsyncIterator[Sample]:
+    await ProxmoxSandboxEnvironment.task_init("task", None)
+    environments = await ProxmoxSandboxEnvironment.sample_init("task", CONFIG, {})
+    yield {name: one.as_type(ProxmoxSandboxEnvironment) for name, one in environments.items()}
+    await ProxmoxSandboxEnvironment.sample_cleanup("task", CONFIG, environments, False)
+
+
+async def test_commands_run_in_all_that_have_an_agent(sample: Sample) -> None:
+    assert list(sample) == ["default", "attacker", "victim"]
+    assert sample["default"] is sample["attacker"]
+    for name in ("attacker", "victim"):
+        done = await sample[name].exec(["echo", name])
+        assert done.stdout == f"{name}\n"
+
+
+async def test_it_knows_where_it_is(shop: PveServer, sample: Sample) -> None:
+    vms = shop.state()["vms"]
+    for name in ("attacker", "victim"):
+        assert vms[str(sample[name].vm_id)]["config"]["name"] == name
+    names = [vms[str(number)]["config"]["name"] for number in sample["default"].all_vm_ids]
+    assert names == ["router", "attacker", "victim"]
+    assert sample["default"].instance is not None
+    assert sample["default"].instance.host == shop.environment()["PROXMOX_HOST"]
+    assert sample["default"].pool_id == "default"
+
+
+async def test_a_command_without_a_timeout_has_that_of_the_environment(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WAIT, "0.5")
+    with pytest.raises(TimeoutError, match="after 1 seconds"):
+        await sample["default"].exec(["sleep", "100"])
+    assert (await sample["default"].exec(["sleep", "2"], timeout=60)).success
+    monkeypatch.setenv(WAIT, "soon")
+    with pytest.raises(ValueError, match=f"{WAIT}: 'soon' is not a number of seconds"):
+        await sample["default"].exec(["true"])
+
+
+async def test_a_pool_that_is_not_there(shop: PveServer, anyio_backend: str) -> None:
+    config = ProxmoxSandboxEnvironmentConfig(instance_pool_id="elsewhere")
+    with pytest.raises(RuntimeError, match="of the pool elsewhere; there are default"):
+        await ProxmoxSandboxEnvironment.sample_init("task", config, {})
