@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "pve/answer.h"
 #include "pve/form.h"
@@ -55,14 +56,35 @@ void pve_api_free(struct pve_api *api)
 }
 DEFINE_AUTO(auto_apip, struct pve_api, pve_api_free)
 
+/* What every request has already: a second one would be taken for it, or make two of one request.
+ */
+static bool is_own_header(const struct pve_access *a, const char *line)
+{
+	static const char *const own[] = {"Host", "Cookie", "CSRFPreventionToken", "Content-Length",
+		"Content-Type", "Transfer-Encoding", "Connection"};
+	size_t n = strcspn(line, ":");
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		if (strlen(own[i]) == n && strncasecmp(line, own[i], n) == 0)
+			return true;
+	/* A proxy may want a login of its own, but a token is in that very header. */
+	return !str_empty(a->token) && n == strlen("Authorization") &&
+	       strncasecmp(line, "Authorization", n) == 0;
+}
+
 /* A line break in one would let it become another header. */
 static int add_header_lines(const struct pve_access *a, char **ret, struct err *e)
 {
 	auto_buf struct buf b = {0};
 
 	for (size_t i = 0; a->headers && a->headers[i]; i++) {
-		if (strpbrk(a->headers[i], "\r\n") || !strchr(a->headers[i], ':'))
+		size_t name = strcspn(a->headers[i], ": \t");
+
+		if (strpbrk(a->headers[i], "\r\n") || name == 0 || a->headers[i][name] != ':')
 			return err_set(e, ERR_INVALID, "extra_headers[%zu]: not a header", i);
+		if (is_own_header(a, a->headers[i]))
+			return err_set(e, ERR_INVALID, "extra_headers[%zu]: moat sets %.*s itself",
+				i, (int)name, a->headers[i]);
 		if (buf_printf(&b, e, "%s\r\n", a->headers[i]) < 0)
 			return -1;
 	}

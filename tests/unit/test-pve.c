@@ -174,9 +174,30 @@ static void tasks(void)
 		upid_node("done", node, &e) < 0);
 }
 
+static void extra_headers(struct pve_access a)
+{
+	static const char *const wrong[] = {"X-A: 1\r\nX-B: 2", "X-A", ": 1", "X A: 1",
+		"Cookie : a=b", "cookie: a=b", "CSRFPreventionToken: 1", "HOST: other",
+		"Content-Length: 0"};
+	const char *one[] = {"Authorization: Bearer x", NULL};
+	struct pve_api *api;
+	struct err e;
+
+	a.headers = one;
+	OK(pve_api_new(&a, &api, &e) == 0);
+	pve_api_free(api);
+	a.token = "id=secret";
+	OK(pve_api_new(&a, &api, &e) < 0);
+	STR_IS(e.msg, "extra_headers[0]: moat sets Authorization itself");
+	a.token = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		one[0] = wrong[i];
+		OK(pve_api_new(&a, &api, &e) < 0 && e.kind == ERR_INVALID);
+	}
+}
+
 static void access_checks(void)
 {
-	const char *const broken[] = {"X-A: 1\r\nX-B: 2", NULL};
 	struct pve_access a = {.host = "h", .port = 1, .user = "root", .realm = "pam"};
 	struct pve_api *api;
 	struct err e;
@@ -185,9 +206,7 @@ static void access_checks(void)
 	a.password = "p";
 	OK(pve_api_new(&a, &api, &e) == 0);
 	pve_api_free(api);
-	a.headers = broken;
-	OK(pve_api_new(&a, &api, &e) < 0);
-	a.headers = NULL;
+	extra_headers(a);
 	a.host = "h/../x";
 	OK(pve_api_new(&a, &api, &e) < 0);
 	a.host = "::1";
