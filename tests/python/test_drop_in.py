@@ -218,6 +218,30 @@ def test_a_list_of_names_is_refused_instead_of_an_open_network(
     assert build({"allow_domains": ()}, empty) == build({}, {})
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "served"),
+    [
+        (9, 49, [(9, 49)]),
+        (50, 254, [(51, 254)]),
+        (9, 50, [(9, 49)]),
+        (9, 99, [(9, 49), (51, 99)]),
+        (50, 50, []),
+    ],
+)
+def test_a_range_may_contain_the_gateway(
+    start: int, end: int, served: list[tuple[int, int]]
+) -> None:
+    """Proxmox takes it, and does not give that address to a VM."""
+    middle = {"gateway": "10.1.0.50"}
+    ranges = [{"start": f"10.1.0.{start}", "end": f"10.1.0.{end}"}]
+    vnets = [{"alias": "lan", "subnets": [{**SUBNET, **middle, "dhcp_ranges": ranges}]}]
+    sdn = SdnConfig.model_validate({"vnet_configs": vnets})
+    (vnet,) = ProxmoxSandboxEnvironmentConfig(sdn_config=sdn).to_spec()["networks"]["vnets"]
+    assert vnet["subnets"][0]["dhcp_ranges"] == [
+        {"start": f"10.1.0.{first}", "end": f"10.1.0.{last}"} for first, last in served
+    ]
+
+
 def test_proxmox_configuration_is_hashable_and_survives_a_log() -> None:
     config = full_config()
     assert hash(config) == hash(full_config())

@@ -196,7 +196,7 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     def _fits_together(self) -> ProxmoxSandboxEnvironmentConfig:
         vnets = None
         if isinstance(self.sdn_config, SdnConfig):
-            vnets = vnet_views("sdn_config.vnet_configs", self.sdn_config.vnet_configs)
+            vnets = vnet_views("sdn_config.vnet_configs", _as_served(self.sdn_config))
         names = self.vm_names()
         check_sandbox([_vm_view(i, names[i], vm) for i, vm in enumerate(self.vms_config)], vnets)
         return self
@@ -363,9 +363,29 @@ def _nic_to_spec(nic: VmNicConfig) -> dict[str, Any]:
     return spec
 
 
+def _as_served(sdn: SdnConfig) -> tuple[VnetConfig, ...]:
+    """The networks, with ranges that leave out the gateway: no server gives its address away."""
+    return tuple(
+        vnet.model_copy(update={"subnets": tuple(map(_without_gateway, vnet.subnets))})
+        for vnet in sdn.vnet_configs
+    )
+
+
+def _without_gateway(subnet: SubnetConfig) -> SubnetConfig:
+    ranges: list[DhcpRange] = []
+    for one in subnet.dhcp_ranges:
+        if int(one.start) <= int(subnet.gateway) <= int(one.end):
+            before = DhcpRange.model_construct(start=one.start, end=subnet.gateway - 1)
+            after = DhcpRange.model_construct(start=subnet.gateway + 1, end=one.end)
+            ranges += [part for part in (before, after) if int(part.start) <= int(part.end)]
+        else:
+            ranges.append(one)
+    return subnet.model_copy(update={"dhcp_ranges": tuple(ranges)})
+
+
 def _networks_to_spec(sdn: SdnConfig) -> dict[str, Any]:
     vnets = []
-    for index, vnet in enumerate(sdn.vnet_configs):
+    for index, vnet in enumerate(_as_served(sdn)):
         spec = vnet.model_dump(mode="json")
         spec["alias"] = vnet.alias or f"net-{index + 1}"
         spec["dhcp"] = sdn.use_pve_ipam_dnsnmasq
