@@ -95,3 +95,18 @@ async def test_a_pool_that_is_not_there(shop: PveServer, anyio_backend: str) -> 
     config = ProxmoxSandboxEnvironmentConfig(instance_pool_id="elsewhere")
     with pytest.raises(RuntimeError, match="of the pool elsewhere; there are default"):
         await ProxmoxSandboxEnvironment.sample_init("task", config, {})
+
+
+@pytest.mark.parametrize(
+    ("source", "fields"),
+    [("nosuch", {}), (TAG, {"nics": ({"vnet_alias": "nosuch"},)})],
+)
+async def test_what_is_not_on_the_server_is_a_wrong_value(
+    shop: PveServer, anyio_backend: str, source: str, fields: dict[str, Any]
+) -> None:
+    one = {"vm_source_config": {"existing_vm_template_tag": source}, **fields}
+    config = ProxmoxSandboxEnvironmentConfig.model_validate(
+        {"vms_config": [one], "sdn_config": None}
+    )
+    with pytest.raises(ValueError, match="nosuch"):
+        await ProxmoxSandboxEnvironment.sample_init("task", config, {})

@@ -132,7 +132,11 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
             raise RuntimeError(
                 f"sandbox proxmox: no server is of the pool {wanted}; there are {', '.join(pools)}"
             )
-        return await super().sample_init(task_name, config, metadata)
+        try:
+            return await super().sample_init(task_name, config, metadata)
+        except LookupError as ex:
+            # for that plugin a template or a network that is not there was a wrong configuration
+            raise ValueError(f"sandbox proxmox: {ex}") from ex
 
     @classmethod
     @override
