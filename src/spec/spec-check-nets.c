@@ -183,6 +183,10 @@ static int check_nic_ipv4(const struct networks_spec *net, const struct nic_spec
 		return spec_err(e, place,
 			"networks is \"auto\" and has its own addresses; describe the network to "
 			"choose them");
+	if (net->mode == SPEC_NET_EXISTING)
+		return spec_err(e, place,
+			"networks is null: the addresses of a server's own networks are its "
+			"business");
 	if (net->mode != SPEC_NET_VNETS)
 		return 0;
 	vnet = &net->vnets[nic->vnet_index];
