@@ -91,6 +91,18 @@ async def test_a_command_without_a_timeout_has_that_of_the_environment(
         await sample["default"].exec(["true"])
 
 
+async def test_the_log_says_where_a_sample_was(
+    shop: PveServer, anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ProxmoxSandboxEnvironmentConfig(vms_config=(vm("one"),))
+    with caplog.at_level("INFO", "inspect_moat"):
+        made = await ProxmoxSandboxEnvironment.sample_init("task", config, {})
+    one = made["one"].as_type(ProxmoxSandboxEnvironment)
+    await ProxmoxSandboxEnvironment.sample_cleanup("task", config, made, False)
+    said = f"sandbox {one.sandbox_id} is on the server default: VMs {{'one': {one.vm_id}}}"
+    assert said in [record.getMessage() for record in caplog.records]
+
+
 async def test_a_pool_that_is_not_there(shop: PveServer, anyio_backend: str) -> None:
     config = ProxmoxSandboxEnvironmentConfig(instance_pool_id="elsewhere")
     with pytest.raises(RuntimeError, match="of the pool elsewhere; there are default"):

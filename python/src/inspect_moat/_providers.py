@@ -157,6 +157,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         usable = [{**vm, "sandbox": vm["name"] in checked} for vm in vms]
         environments = super()._environments(connection, sandbox_id, usable, config)
         ids = {vm["name"]: int(vm["vmid"]) for vm in vms}
+        logger.info("sandbox %s is on the server %s: VMs %s", sandbox_id, vms[0]["server"], ids)
         servers = {server.instance_id: server for server in instances_for(config)}
         for environment in environments.values():
             assert isinstance(environment, ProxmoxSandboxEnvironment)
