@@ -23,17 +23,46 @@ static int borrow(struct request *rq, const char *id, struct borrower *b, struct
 	return -1;
 }
 
-/* For an operation on the snapshot of a sandbox. */
-static int borrow_named(
-	struct request *rq, struct borrower *b, const char **ret_name, struct err *e)
+/* What an operation on a snapshot is about. */
+struct named {
+	const char *name;
+	const char *vm_name;      /* NULL: all VMs; no driver that takes one removes snapshots */
+	const struct vm_spec *vm; /* the same */
+	unsigned at;              /* where it is in the spec */
+};
+
+static int find_vm(const struct sandbox *sb, struct named *n, struct err *e)
+{
+	if (!n->vm_name)
+		return 0;
+	if (!sb->driver->ops->snapshot_vm)
+		return err_set(e, ERR_UNSUPPORTED,
+			"the %s driver has only snapshots of all VMs together",
+			sb->driver->ops->name);
+	n->vm = spec_find_vm(sb->spec, n->vm_name);
+	if (!n->vm)
+		return err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM %s", sb->id, n->vm_name);
+	n->at = (unsigned)(n->vm - sb->spec->vms);
+	return 0;
+}
+
+/* For an operation on a snapshot of a sandbox, or of one VM. */
+static int borrow_named(struct request *rq, struct borrower *b, struct named *n, struct err *e)
 {
 	const char *id;
 
-	if (json_get(rq->args, "args", e, "{s:s, s:s}", "sandbox", &id, "name", ret_name) < 0)
+	*n = (struct named){0};
+	if (json_get(rq->args, "args", e, "{s:s, s:s, s?s}", "sandbox", &id, "name", &n->name, "vm",
+		    &n->vm_name) < 0)
 		return -1;
-	if (**ret_name == '.')
+	if (*n->name == '.')
 		return err_set(e, ERR_INVALID, "a snapshot's name does not begin with a dot");
-	return borrow(rq, id, b, e);
+	if (borrow(rq, id, b, e) < 0)
+		return -1;
+	if (find_vm(b->sb, n, e) == 0)
+		return 0;
+	registry_return(rq->daemon->registry, b);
+	return -1;
 }
 
 static int give_back(struct request *rq, struct borrower *b, int rc, struct err *e)
@@ -46,27 +75,35 @@ static int give_back(struct request *rq, struct borrower *b, int rc, struct err 
 
 int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
 {
-	const char *name;
+	const struct driver_ops *ops;
 	struct borrower b;
+	struct named n;
+	int rc;
 
 	(void)ret;
-	if (borrow_named(rq, &b, &name, e) < 0)
+	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
-	return give_back(rq, &b, b.sb->driver->ops->snapshot(b.box, &rq->op, name, e), e);
+	ops = b.sb->driver->ops;
+	rc = n.vm ? ops->snapshot_vm(b.box, &rq->op, n.at, n.name, e)
+		  : ops->snapshot(b.box, &rq->op, n.name, e);
+	return give_back(rq, &b, rc, e);
 }
 
 int handle_restore(struct request *rq, json_t **ret, struct err *e)
 {
-	const char *name;
+	const struct driver_ops *ops;
 	struct borrower b;
+	struct named n;
 	int rc;
 
 	(void)ret;
-	if (borrow_named(rq, &b, &name, e) < 0)
+	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
+	ops = b.sb->driver->ops;
 	rc = registry_seize(rq->daemon->registry, &b, e);
 	if (rc == 0)
-		rc = b.sb->driver->ops->restore(b.box, &rq->op, name, e);
+		rc = n.vm ? ops->restore_vm(b.box, &rq->op, n.at, n.name, e)
+			  : ops->restore(b.box, &rq->op, n.name, e);
 	return give_back(rq, &b, rc, e);
 }
 
@@ -90,15 +127,15 @@ int handle_snapshots(struct request *rq, json_t **ret, struct err *e)
 
 int handle_snapshot_rm(struct request *rq, json_t **ret, struct err *e)
 {
-	const char *name;
 	struct borrower b;
+	struct named n;
 	int rc;
 
 	(void)ret;
-	if (borrow_named(rq, &b, &name, e) < 0)
+	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
 	rc = b.sb->driver->ops->snapshot_rm
-		     ? b.sb->driver->ops->snapshot_rm(b.box, &rq->op, name, e)
+		     ? b.sb->driver->ops->snapshot_rm(b.box, &rq->op, n.name, e)
 		     : err_set(e, ERR_UNSUPPORTED, "the %s driver does not remove snapshots",
 			       b.sb->driver->ops->name);
 	return give_back(rq, &b, rc, e);

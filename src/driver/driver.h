@@ -137,6 +137,11 @@ struct driver_ops {
 	 */
 	int (*snapshot)(struct box *b, const struct op *op, const char *name, struct err *e);
 	int (*restore)(struct box *b, const struct op *op, const char *name, struct err *e);
+	/* The same for one VM of several. NULL: it is all of them or none. */
+	int (*snapshot_vm)(
+		struct box *b, const struct op *op, unsigned vm, const char *name, struct err *e);
+	int (*restore_vm)(
+		struct box *b, const struct op *op, unsigned vm, const char *name, struct err *e);
 	/* Array of {"name", "created_us", "size"}. */
 	int (*snapshots)(struct box *b, const struct op *op, json_t **ret, struct err *e);
 	int (*snapshot_rm)(struct box *b, const struct op *op, const char *name, struct err *e);

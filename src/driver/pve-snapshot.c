@@ -1,4 +1,4 @@
-/* Snapshots with memory, of all VMs of a sandbox at once. */
+/* Snapshots with memory, of one VM or of all VMs of a sandbox at once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -60,6 +60,15 @@ int pve_snapshot(struct box *box, const struct op *op, const char *name, struct 
 	return pve_together(op, j.b->n_vms, take_one, &j, e);
 }
 
+int pve_snapshot_vm(
+	struct box *box, const struct op *op, unsigned vm, const char *name, struct err *e)
+{
+	struct job j = {.b = (struct pve_box *)box, .text = name};
+
+	pve_snapshot_name(name, j.name);
+	return take_one(&j, vm, op, e);
+}
+
 /* The server may keep the VM locked for half a minute after it says that it is done. */
 static int wait_unlocked(struct pve_vm *vm, const struct op *op, struct err *e)
 {
@@ -97,25 +106,43 @@ static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
 	return 0;
 }
 
-int pve_restore(struct box *box, const struct op *op, const char *name, struct err *e)
+static int check_there(const struct job *j, unsigned vm, const struct op *op, struct err *e)
 {
-	struct job j = {.b = (struct pve_box *)box, .text = name};
 	auto_json json_t *list = NULL;
 	const json_t *one;
-	bool found = false;
 	size_t i;
 
-	pve_snapshot_name(name, j.name);
-	if (pve_do(j.b->api, op, "GET", NULL, 0, &list, e, "/nodes/%s/qemu/%u/snapshot",
-		    j.b->inst->node, j.b->vms[0].vmid) < 0)
+	if (pve_do(j->b->api, op, "GET", NULL, 0, &list, e, "/nodes/%s/qemu/%u/snapshot",
+		    j->b->inst->node, j->b->vms[vm].vmid) < 0)
 		return -1;
 	json_array_foreach(list, i, one)
 	{
 		const char *text = json_string_value(json_object_get(one, "name"));
 
-		found |= text && strcmp(text, j.name) == 0;
+		if (text && strcmp(text, j->name) == 0)
+			return 0;
 	}
-	if (!found)
-		return err_set(e, ERR_NOT_FOUND, "there is no snapshot %s", name);
+	return err_set(
+		e, ERR_NOT_FOUND, "VM %s has no snapshot %s", j->b->vms[vm].spec->name, j->text);
+}
+
+int pve_restore(struct box *box, const struct op *op, const char *name, struct err *e)
+{
+	struct job j = {.b = (struct pve_box *)box, .text = name};
+
+	pve_snapshot_name(name, j.name);
+	/* One of a single VM is not enough for all: nothing happens then. */
+	for (unsigned i = 0; i < j.b->n_vms; i++)
+		if (check_there(&j, i, op, e) < 0)
+			return -1;
 	return pve_together(op, j.b->n_vms, restore_one, &j, e);
+}
+
+int pve_restore_vm(
+	struct box *box, const struct op *op, unsigned vm, const char *name, struct err *e)
+{
+	struct job j = {.b = (struct pve_box *)box, .text = name};
+
+	pve_snapshot_name(name, j.name);
+	return check_there(&j, vm, op, e) < 0 ? -1 : restore_one(&j, vm, op, e);
 }

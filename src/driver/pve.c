@@ -499,6 +499,8 @@ const struct driver_ops driver_proxmox = {
 	.log_path = pve_log_path,
 	.snapshot = pve_snapshot,
 	.restore = pve_restore,
+	.snapshot_vm = pve_snapshot_vm,
+	.restore_vm = pve_restore_vm,
 	.pool = pve_pool_op,
 	.images = pve_images,
 };

@@ -282,6 +282,10 @@ int pve_images(
 	struct driver *base, const struct op *op, const json_t *args, json_t **ret, struct err *e);
 int pve_snapshot(struct box *box, const struct op *op, const char *name, struct err *e);
 int pve_restore(struct box *box, const struct op *op, const char *name, struct err *e);
+int pve_snapshot_vm(
+	struct box *box, const struct op *op, unsigned vm, const char *name, struct err *e);
+int pve_restore_vm(
+	struct box *box, const struct op *op, unsigned vm, const char *name, struct err *e);
 
 /* pve-together.c: does the same for several things at once, each on a thread of its own. Returns
  * when all have ended; the first failure ends the others. */

@@ -79,6 +79,23 @@ async def test_it_knows_where_it_is(shop: PveServer, sample: Sample) -> None:
     assert sample["default"].pool_id == "default"
 
 
+async def test_a_snapshot_is_of_one_vm(shop: PveServer, sample: Sample) -> None:
+    def saved(name: str) -> int:
+        return len(shop.state()["vms"][str(sample[name].vm_id)]["snapshots"])
+
+    names = ("attacker", "victim")
+    for name in names:
+        await sample[name].write_file("/root/state", "before")
+    await sample["default"].create_snapshot("clean")
+    assert [saved(name) for name in names] == [1, 0]
+    for name in names:
+        await sample[name].write_file("/root/state", "after")
+    await sample["default"].restore_snapshot("clean")
+    assert [await sample[name].read_file("/root/state") for name in names] == ["before", "after"]
+    with pytest.raises(LookupError, match="VM victim has no snapshot clean"):
+        await sample["victim"].restore_snapshot("clean")
+
+
 async def test_a_command_without_a_timeout_has_that_of_the_environment(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:

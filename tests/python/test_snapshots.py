@@ -37,6 +37,8 @@ async def _save_copy_and_go_back(vm: VmSandboxEnvironment, tiny: Moat) -> None:
     assert len(tiny.sandboxes()) == 2
     with pytest.raises(ValueError, match="no copy"):
         await vm.remove_fork()
+    with pytest.raises(NotImplementedError, match="all VMs together"):
+        await vm._snapshot("snapshot", "first", vm="default")
     await vm.remove_snapshot("first")
     with pytest.raises(LookupError):
         await vm.restore_snapshot("first")

@@ -183,6 +183,22 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
             timeout, timeout_retry = untimed_wait(), False
         return await super().exec(cmd, input, cwd, env, user, timeout, timeout_retry, concurrency)
 
+    # For that plugin a snapshot is of one VM.
+
+    @override
+    async def create_snapshot(self, snapshot_name: str) -> None:
+        """Save the state of this VM: disks, memory and running processes."""
+        await self._snapshot("snapshot", snapshot_name, vm=self.vm_name)
+
+    @override
+    async def restore_snapshot(self, snapshot_name: str) -> None:
+        """Put this VM back to a state that was saved.
+
+        Raises:
+            LookupError: there is no snapshot of that name.
+        """
+        await self._snapshot("restore", snapshot_name, vm=self.vm_name)
+
     @classmethod
     @override
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:

@@ -525,10 +525,11 @@ class VmSandboxEnvironment(SandboxEnvironment):
         del running[self.sandbox_id]
         await _remove(mine)
 
-    async def _snapshot(self, op: str, name: str) -> None:
+    async def _snapshot(self, op: str, name: str, **more: str) -> None:
+        args = {"sandbox": self.sandbox_id, "name": name, **more}
         try:
             with trace_action(logger, TRACE, f"{op} {self.sandbox_id} {name}"):
-                await self._connection.request(op, {"sandbox": self.sandbox_id, "name": name})
+                await self._connection.request(op, args)
         except MoatError as ex:
             raise to_exception(ex) from ex
 
