@@ -68,6 +68,17 @@ async def test_commands_run_in_all_that_have_an_agent(sample: Sample) -> None:
         assert done.stdout == f"{name}\n"
 
 
+@pytest.mark.parametrize("user", [None, "root", "nobody"])
+async def test_everything_starts_at_the_root(sample: Sample, user: str | None) -> None:
+    machine = sample["default"]
+    assert (await machine.exec(["pwd"], user=user)).stdout == "/\n"
+    assert (await machine.exec(["pwd"], cwd="tmp", user=user)).stdout == "/tmp\n"
+    assert (await machine.exec(["pwd"], cwd="/proc", user=user)).stdout == "/proc\n"
+    await machine.write_file("some/file", "text")
+    assert (await machine.exec(["cat", "/some/file"], user=user)).stdout == "text"
+    assert await machine.read_file("some/file") == "text"
+
+
 async def test_it_knows_where_it_is(shop: PveServer, sample: Sample) -> None:
     vms = shop.state()["vms"]
     for name in ("attacker", "victim"):

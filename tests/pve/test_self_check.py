@@ -73,6 +73,8 @@ async def machine(shop: PveServer, anyio_backend: str) -> AsyncIterator[ProxmoxS
 class OrdinaryUser(ProxmoxSandboxEnvironment):
     """What `user` in a specification makes of it: all that names no user is that one's."""
 
+    start_directory = ""
+
     def _args(self, **more: Any) -> dict[str, Any]:
         return super()._args(**{"user": ORDINARY, **more})
 

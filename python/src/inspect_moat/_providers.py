@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import shlex
 from logging import getLogger
 from typing import Any
@@ -35,6 +36,7 @@ from ._wire import Message
 
 logger = getLogger(__name__)
 
+WINDOWS_USER = "SYSTEM"
 CACHE_DIR = "INSPECT_SANDBOX_CACHE_DIR"  # of Vagrant sandboxes
 
 
@@ -101,6 +103,9 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     all_vm_ids: tuple[int, ...]
     instance: ProxmoxInstanceConfig | None
     pool_id: str
+    # Where commands and relative paths start: that plugin's did where the agent was started, for
+    # all users. Empty: wherever the guest has it.
+    start_directory = "/"
 
     @classmethod
     @override
@@ -157,10 +162,13 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         usable = [{**vm, "sandbox": vm["name"] in checked} for vm in vms]
         environments = super()._environments(connection, sandbox_id, usable, config)
         ids = {vm["name"]: int(vm["vmid"]) for vm in vms}
+        windows = {vm["name"] for vm in vms if vm["user"] == WINDOWS_USER}
         logger.info("sandbox %s is on the server %s: VMs %s", sandbox_id, vms[0]["server"], ids)
         servers = {server.instance_id: server for server in instances_for(config)}
         for environment in environments.values():
             assert isinstance(environment, ProxmoxSandboxEnvironment)
+            if environment.vm_name in windows:
+                environment.start_directory = ""
             environment.vm_id = ids[environment.vm_name]
             environment.all_vm_ids = tuple(ids.values())
             environment.instance = servers.get(vms[0]["server"])
@@ -181,7 +189,14 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     ) -> ExecResult[str]:
         if timeout is None:
             timeout, timeout_retry = untimed_wait(), False
+        cwd = posixpath.join(self.start_directory, cwd or "")
         return await super().exec(cmd, input, cwd, env, user, timeout, timeout_retry, concurrency)
+
+    @override
+    def _args(self, **more: Any) -> dict[str, Any]:
+        if "path" in more:
+            more["path"] = posixpath.join(self.start_directory, more["path"])
+        return super()._args(**more)
 
     # For that plugin a snapshot is of one VM.
 
