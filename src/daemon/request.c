@@ -149,14 +149,14 @@ static void on_progress(void *arg, const char *text, uint64_t done, uint64_t tot
 		return; /* nor are they worth failing for */
 }
 
-static json_t *error_message(const struct request *rq, const struct err *failure)
+static json_t *error_message(json_int_t id, const struct err *failure)
 {
 	json_t *error = json_pack("{s:s, s:o}", "kind", err_kind_name(failure->kind), "message",
 		json_text(failure->msg));
 
 	if (error && failure->sys)
 		json_object_set_new(error, "errno", json_integer(failure->sys));
-	return json_pack("{s:s, s:I, s:o}", "type", "error", "id", rq->id, "error", error);
+	return json_pack("{s:s, s:I, s:o}", "type", "error", "id", id, "error", error);
 }
 
 static void add_timing(const struct request *rq, json_t *msg)
@@ -175,7 +175,7 @@ static void answer(struct request *rq, json_t *result, const struct err *failure
 {
 	const struct op *op = &rq->session->op;
 	struct bytes none = {0};
-	json_t *msg = failure ? error_message(rq, failure)
+	json_t *msg = failure ? error_message(rq->id, failure)
 			      : json_pack("{s:s, s:I, s:o}", "type", "result", "id", rq->id,
 					"result", result ? result : json_object());
 	struct err e;
@@ -185,7 +185,7 @@ static void answer(struct request *rq, json_t *result, const struct err *failure
 		return;
 	/* An answer that is too large, or for which there is no memory, becomes an error. */
 	if (e.kind == ERR_CANCELLED || e.kind == ERR_UNAVAILABLE ||
-		session_send(rq->session, op, error_message(rq, &e), none, &e) < 0)
+		session_send(rq->session, op, error_message(rq->id, &e), none, &e) < 0)
 		log_err(&rq->op, LOG_DEBUG, &e, "cannot answer");
 }
 
@@ -343,8 +343,9 @@ int request_start(struct session *s, json_t *msg, struct bytes blob, struct err 
 	if (id < 1 || id_in_use(s, id))
 		return err_set(e, ERR_INVALID, "request id %lld is in use, or too many are open",
 			(long long)id);
+	/* Files or memory ran out: others give some back, and the client has more than this. */
 	if (request_new(s, id, timeout, &rq, e) < 0)
-		return -1;
+		return session_send(s, &s->op, error_message(id, e), (struct bytes){0}, e);
 	rq->received_ns = timing ? s->received_ns : 0;
 	{
 		auto_unlock pthread_mutex_t *held = lock_take(&s->mu);

@@ -1,0 +1,35 @@
+"""The daemon runs out of open files for a while: what asks then is refused, all else goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+
+from home import Home
+
+from tools import wire
+
+
+@contextlib.contextmanager
+def no_more_files(pid: int) -> Iterator[None]:
+    few = 10  # below that are those that it has from its start, and keeps
+    assert {str(n) for n in range(few)} <= set(os.listdir(f"/proc/{pid}/fd"))
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_a_request_is_refused_and_its_connection_goes_on(home: Home) -> None:
+    client = wire(home)
+    box = client.final(client.request("up", {"spec": {"vms": [{"source": "tiny"}]}}))["result"]
+    with no_more_files(home.daemon_pid()):
+        refused = client.final(client.request("ls", {}))
+    assert "Too many open files" in refused["error"]["message"]
+    # The sandbox is the connection's: it would have gone with it.
+    told = client.final(client.request("ls", {}))["result"]["sandboxes"]
+    assert [sandbox["id"] for sandbox in told] == [box["sandbox"]]
