@@ -127,7 +127,7 @@ static void continue_all(struct qemu_box *b)
 	struct err e;
 
 	for (size_t i = 0; i < b->n_vms; i++)
-		if (qemu_vm_continue(&b->vms[i], &op, &e) < 0)
+		if (qemu_vm_insist(&b->vms[i], &op, "cont", &e) < 0)
 			log_err(&op, LOG_ERROR, &e, "%s/%s does not go on", b->id,
 				b->vms[i].spec->name);
 }

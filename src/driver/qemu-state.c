@@ -127,7 +127,7 @@ int qemu_state_save(
 	if (await_saved(vm, op, e) == 0)
 		return give_rest_back(fd, e);
 	/* So that it can go on, and be saved another time. */
-	qmp_call(vm->qmp, &cleanup, "migrate_cancel", NULL, -1, NULL, &ignored);
+	qemu_vm_insist(vm, &cleanup, "migrate_cancel", &ignored);
 	return e->kind == ERR_BACKEND ? explain_full(fd, vm, e) : -1;
 }
 

@@ -29,6 +29,7 @@ enum { MONITOR_STACK = 128 * 1024 };
 #define LOAD_MB_A_SECOND 20.0 /* of memory that is in a snapshot's file, on such a host's disk */
 #define REASON_SECONDS   3.0  /* between the end of a runner and that of a guest that shuts down */
 #define END_SECONDS      5.0  /* between the first sign of QEMU's end and the end itself */
+#define INSIST_AGAIN     0.1
 
 static const char *const uefi_pairs[][2] = {
 	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
@@ -361,6 +362,16 @@ int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (qmp_call(vm->qmp, &soon, "cont", NULL, -1, NULL, e) < 0)
 		return qemu_vm_explain(vm, e);
 	vm->paused = false;
+	return 0;
+}
+
+int qemu_vm_insist(struct qemu_vm *vm, const struct op *op, const char *command, struct err *e)
+{
+	struct err late;
+
+	while (qmp_call(vm->qmp, op, command, NULL, -1, NULL, e) < 0)
+		if (qemu_vm_alive(vm, &late) < 0 || op_pause(op, INSIST_AGAIN, &late) < 0)
+			return qemu_vm_explain(vm, e);
 	return 0;
 }
 

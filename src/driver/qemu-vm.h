@@ -84,6 +84,9 @@ int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Lets a paused one run. */
 int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* For what may not be left undone: a call that fails, for want of files say, is made again as long
+ * as op lasts. */
+int qemu_vm_insist(struct qemu_vm *vm, const struct op *op, const char *command, struct err *e);
 /* Somebody has it from now on: if memory runs out, those that are still being made go first. */
 void qemu_vm_keep(struct qemu_vm *vm);
 /* Ends QEMU and all that hangs on it; it can be started again. */

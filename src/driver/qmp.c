@@ -77,14 +77,12 @@ size_t qmp_next_line(struct bytes in, struct bytes *ret_line)
 static void deliver(struct qmp *q, json_int_t id, struct bytes line)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&q->mu);
-	struct err ignored;
+	struct err e;
 
+	/* Without memory for its answer a caller would wait for ever. */
 	for (struct waiter *w = q->waiters; w; w = w->next)
-		if (w->id == id) {
-			/* A second answer with the same id does not fit and is dropped. */
-			if (inbox_put(w->answer, 0, 0, 0, line, &ignored) < 0)
-				return;
-		}
+		if (w->id == id && inbox_put(w->answer, 0, 0, 0, line, &e) < 0)
+			inbox_close(w->answer, &e);
 }
 
 static int handle_line(struct qmp *q, struct bytes line, struct err *e)

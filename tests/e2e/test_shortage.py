@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import time
 from collections.abc import Iterator
 
 from home import Home
@@ -33,3 +34,16 @@ def test_a_request_is_refused_and_its_connection_goes_on(home: Home) -> None:
     # The sandbox is the connection's: it would have gone with it.
     told = client.final(client.request("ls", {}))["result"]["sandboxes"]
     assert [sandbox["id"] for sandbox in told] == [box["sandbox"]]
+
+
+def test_a_vm_goes_on_after_a_snapshot_that_failed(home: Home) -> None:
+    box = home.up()
+    client = wire(home)
+    pid = home.daemon_pid()
+    saving = client.answers(client.request("snapshot", {"sandbox": box, "name": "one"}))
+    assert "saving" in next(saving)[0]["text"]
+    with no_more_files(pid):
+        time.sleep(2)  # one attempt to let the VM go on fails meanwhile
+    assert "Too many open files" in list(saving)[-1][0]["error"]["message"]
+    assert home.ok("exec", box, "--", "echo", "fine", timeout=60) == "fine"
+    home.ok("snapshot", box, "two")
