@@ -315,8 +315,8 @@ static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct 
 		return -1;
 	if (make(vm, op, key, e) < 0) {
 		/* A disk or memory that is full now need not be so the next time. */
-		if (op_check(op, &(struct err){0}) == 0 && e->sys != ENOSPC &&
-			e->kind != ERR_LIMIT && !memory_lacked(e))
+		if (op_check(op, &(struct err){0}) == 0 && e->kind != ERR_LIMIT &&
+			!err_is_shortage(e))
 			templates_note_failure(ts, key, e);
 		return -1;
 	}
@@ -357,12 +357,12 @@ int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *w
 	log_err(op, LOG_WARN, why, "%s/%s starts cold: not from its template", vm->sandbox,
 		vm->spec->name);
 	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s%.120s",
-		memory_lacked(why) ? "" : "the template does not work: ", why->msg);
+		err_is_shortage(why) ? "" : "the template does not work: ", why->msg);
 	qemu_vm_end(vm, why->msg);
 	memcpy(key, vm->template->key, sizeof(key));
 	templates_give(vm->env->templates, take_ptr(&vm->template));
-	/* Its end for want of memory says nothing about the template. */
-	if (!memory_lacked(why) &&
+	/* Its end for want of memory, say, tells nothing about the template. */
+	if (!err_is_shortage(why) &&
 		templates_remove(vm->env->templates, key, &(uint64_t){0}, &ignored) < 0)
 		log_err(op, LOG_WARN, &ignored, "the template stays");
 	vm->load = NULL;

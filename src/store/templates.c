@@ -250,9 +250,7 @@ static void enlist(struct templates *ts, struct loaded *l)
 
 static bool is_damage(const struct err *e)
 {
-	/* A memory file says ENOSPC when memory may not be overcommitted. */
-	return e->kind != ERR_CANCELLED && e->kind != ERR_TIMEOUT && e->sys != ENOSPC &&
-	       !memory_lacked(e);
+	return e->kind != ERR_CANCELLED && e->kind != ERR_TIMEOUT && !err_is_shortage(e);
 }
 
 /* 1, 0 or -1 as templates_take. */

@@ -59,6 +59,23 @@ int err_sys_at(struct err *e, int eno, const char *file, int line, const char *f
 	return -1;
 }
 
+int err_oom_at(struct err *e, const char *file, int line)
+{
+	err_set_at(e, ERR_INTERNAL, file, line, "out of memory");
+	e->sys = ENOMEM;
+	return -1;
+}
+
+bool err_is_shortage(const struct err *e)
+{
+	static const int shortages[] = {ENOMEM, EMFILE, ENFILE, EAGAIN, ENOSPC, EDQUOT};
+
+	for (unsigned i = 0; i < ARRAY_LEN(shortages); i++)
+		if (e->sys == shortages[i])
+			return true;
+	return false;
+}
+
 int err_wrap(struct err *e, const char *fmt, ...)
 {
 	char cause[sizeof(e->msg)], text[sizeof(e->msg)];

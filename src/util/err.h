@@ -1,6 +1,8 @@
 /* err.h - the one error type: lives on the caller's stack, no allocation, nothing to release. */
 #pragma once
 
+#include <stdbool.h>
+
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
 
 enum err_kind {
@@ -39,13 +41,14 @@ static inline int err_fail(int minus_one)
  * back. */
 #define err_set(e, kind, ...) err_fail(err_set_at(e, kind, __FILE__, __LINE__, __VA_ARGS__))
 #define err_sys(e, eno, ...)  err_fail(err_sys_at(e, eno, __FILE__, __LINE__, __VA_ARGS__))
-#define err_oom(e)            err_set(e, ERR_INTERNAL, "out of memory")
+#define err_oom(e)            err_fail(err_oom_at(e, __FILE__, __LINE__))
 PRINTF_LIKE(5, 6)
 int err_set_at(struct err *e, enum err_kind kind, const char *file, int line, const char *fmt, ...);
 /* Appends ": strerror(eno)" and derives the kind from eno (ENOENT: not found, EACCES:
  * permission...). */
 PRINTF_LIKE(5, 6)
 int err_sys_at(struct err *e, int eno, const char *file, int line, const char *fmt, ...);
+int err_oom_at(struct err *e, const char *file, int line);
 /* Puts "text: " in front of the message, unless it begins with that already; the cause is never
  * cut.
  */
@@ -55,3 +58,6 @@ PRINTF_LIKE(2, 3) int err_wrap(struct err *e, const char *fmt, ...);
 const char *err_kind_name(enum err_kind kind);
 enum err_kind err_kind_from_name(const char *name);
 enum err_kind err_kind_from_errno(int eno);
+/* The host lacked something just then: memory, files, threads, room on a disk. It says nothing
+ * about what was being worked on. */
+bool err_is_shortage(const struct err *e);

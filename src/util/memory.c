@@ -216,8 +216,3 @@ bool memory_holds(int fd)
 
 	return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
-
-bool memory_lacked(const struct err *e)
-{
-	return e->sys == ENOMEM;
-}

@@ -30,8 +30,6 @@ bool memory_is_short(uint64_t bytes);
 int memory_take(const struct op *op, int fd, uint64_t size, const char *what, struct err *e);
 /* Whether files of that file system are in memory. */
 bool memory_holds(int fd);
-/* Whether that kind of failure means that there was no memory. */
-bool memory_lacked(const struct err *e);
 
 /* How soon the kernel picks a process when memory runs out: before all others however large they
  * are, or merely a little before ourselves. pid 0: the calling process, which has our place yet. */

@@ -16,6 +16,16 @@ static void test_set(void)
 	STR_IS(e.msg, "no room for 7");
 }
 
+static void test_shortage(void)
+{
+	struct err e;
+
+	OK(err_oom(&e) == -1 && e.kind == ERR_INTERNAL && err_is_shortage(&e));
+	OK(err_sys(&e, EMFILE, "open") == -1 && err_is_shortage(&e));
+	OK(err_sys(&e, ENOENT, "open") == -1 && !err_is_shortage(&e));
+	OK(err_set(&e, ERR_BUSY, "no room") == -1 && !err_is_shortage(&e));
+}
+
 static void test_sys(void)
 {
 	char long_name[2 * sizeof(((struct err *)0)->msg)];
@@ -109,6 +119,7 @@ int main(void)
 {
 	test_set();
 	test_sys();
+	test_shortage();
 	test_wrap_keeps_cause();
 	test_wrap_says_nothing_twice();
 	test_wrap_of_itself();

@@ -105,7 +105,8 @@ static void test_take(void)
 	OK(memory_take(&op, fd, 40 * MB, "a test", &e) == 0);
 	/* It is looked first: nothing was taken of what cannot be had whole. */
 	OK(memory_take(&op, fd, (uint64_t)1 << 50, "a test", &e) < 0 && e.kind == ERR_LIMIT);
-	OK(memory_lacked(&e) && strstr(e.msg, "not enough memory for a test: it takes 1073741784"));
+	OK(err_is_shortage(&e) &&
+		strstr(e.msg, "not enough memory for a test: it takes 1073741784"));
 	OK(fstat(fd, &st) == 0 && st.st_blocks == 40 * MB / 512);
 }
 

@@ -2,6 +2,7 @@
 #include "store/templates.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "tap.h"
 #include "scratch.h"
@@ -107,6 +108,33 @@ static void test_damage(void)
 	}
 }
 
+/* Files may run out at any step of loading: that is no damage. */
+static void test_shortage(void)
+{
+	struct templates *ts = open_store(1 << 30);
+	struct op op = op_for_cleanup(60);
+	struct template *t = NULL;
+	struct rlimit all, few;
+	struct err e;
+	int free_fd = dup(0);
+
+	close(free_fd);
+	if (publish(ts, key_a, 'x', &e) < 0 || getrlimit(RLIMIT_NOFILE, &all) < 0)
+		abort();
+	for (int room = 0; room < 3; room++) {
+		few = (struct rlimit){(rlim_t)(free_fd + room), all.rlim_max};
+		setrlimit(RLIMIT_NOFILE, &few);
+		tap_ok(templates_take(ts, &op, key_a, &t, &e) < 0 && err_is_shortage(&e),
+			"no more than %d files", room);
+		setrlimit(RLIMIT_NOFILE, &all);
+		tap_ok(path_exists(at("templates/%s", key_a)), "and it is still there");
+	}
+	OK(templates_take(ts, &op, key_a, &t, &e) == 1);
+	templates_give(ts, t);
+	OK(templates_remove(ts, key_a, &(uint64_t){0}, &e) == 0);
+	templates_close(ts);
+}
+
 static bool never(void *arg, const json_t *about)
 {
 	(void)about;
@@ -186,6 +214,7 @@ int main(void)
 	test_sum();
 	test_take();
 	test_damage();
+	test_shortage();
 	test_limits();
 	test_claim();
 	scratch_end();
