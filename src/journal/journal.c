@@ -36,11 +36,16 @@ struct journal {
 
 static int fail_locked(struct journal *j, const char *what, struct err *e)
 {
-	bool full = sqlite3_errcode(j->db) == SQLITE_FULL;
+	int code = sqlite3_errcode(j->db);
 
+	if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+		return err_set(e, ERR_INTERNAL,
+			"journal: %s: %s; stop the daemon and move %s away: docs/configuration.md "
+			"says what that means",
+			what, sqlite3_errmsg(j->db), sqlite3_db_filename(j->db, "main"));
 	err_set(e, ERR_INTERNAL, "journal: %s: %s%s", what, sqlite3_errmsg(j->db),
-		full ? " (disk full)" : "");
-	e->sys = full ? ENOSPC : 0;
+		code == SQLITE_FULL ? " (disk full)" : "");
+	e->sys = code == SQLITE_FULL ? ENOSPC : 0;
 	return -1;
 }
 

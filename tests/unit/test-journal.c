@@ -173,6 +173,7 @@ static void test_corrupt(void)
 	put_file(at("corrupt"), junk);
 	OK(journal_open(at("corrupt"), &j, &e) < 0 && !j);
 	OK(strstr(e.msg, at("corrupt")) && strstr(e.msg, "not a database"));
+	OK(strstr(e.msg, "move ") && strstr(e.msg, "docs/configuration.md"));
 	OK(mkdir(at("dir"), 0700) == 0 && journal_open(at("dir"), &j, &e) < 0);
 	OK(strstr(e.msg, at("dir")) && strstr(e.msg, "unable to open"));
 	OK(journal_open(at("no/such"), &j, &e) < 0 && strstr(e.msg, at("no/such")));
