@@ -28,6 +28,7 @@
 #include "util/str.h"
 
 enum { NAME_LEN_MAX = 64, META_MAX = 64 * 1024 };
+#define RUNNERS "runners" /* in a snapshot's meta.json, for ourselves */
 
 /* A dot comes before the names of the daemon's own, which it refuses from others. */
 static int check_name(const char *name, struct err *e)
@@ -144,15 +145,27 @@ static int save_vm(struct qemu_vm *vm, const struct op *op, const char *dir, str
 		       : qemu_disk_copy(vm, op, vm->dir, dir, e);
 }
 
-static int write_meta(const char *dir, struct err *e)
+/* Runners that are part of what was saved: whoever goes back finds them waiting. One whose guest
+ * was just booting, say, has none. */
+static json_t *list_runners(struct qemu_box *b)
+{
+	json_t *names = json_array();
+
+	for (size_t i = 0; i < b->n_vms; i++)
+		if (strcmp(ways_name(&b->vms[i].ways), "runner") == 0)
+			json_array_append_new(names, json_string(b->vms[i].spec->name));
+	return names;
+}
+
+static int write_meta(const char *dir, json_t *runners, struct err *e)
 {
 	auto_json json_t *meta = NULL;
 	auto_free char *path = NULL, *text = NULL;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	if (json_make(&meta, e, "{s:I}", "created_us",
-		    (json_int_t)now.tv_sec * 1000000 + now.tv_nsec / 1000) < 0 ||
+	if (json_make(&meta, e, "{s:I, s:O}", "created_us",
+		    (json_int_t)now.tv_sec * 1000000 + now.tv_nsec / 1000, RUNNERS, runners) < 0 ||
 		json_to_str(meta, &text, e) < 0 || str_printf(&path, e, "%s/meta.json", dir) < 0)
 		return -1;
 	return file_write_atomic(path, text, strlen(text), 0600, e);
@@ -160,12 +173,14 @@ static int write_meta(const char *dir, struct err *e)
 
 static int save_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
 {
+	auto_json json_t *runners = NULL;
 	int rc = stop_all(b, op, e);
 
+	runners = list_runners(b);
 	for (size_t i = 0; rc == 0 && i < b->n_vms; i++)
 		rc = save_vm(&b->vms[i], op, dir, e);
 	continue_all(b);
-	return rc < 0 ? -1 : write_meta(dir, e);
+	return rc < 0 ? -1 : write_meta(dir, runners, e);
 }
 
 /* An existing one of that name is replaced when the new one is whole. */
@@ -205,7 +220,31 @@ int qemu_snapshot(struct box *box, const struct op *op, const char *name, struct
 	return make_snapshot(b, op, name, e);
 }
 
+static int read_meta(const char *dir, json_t **ret, struct err *e)
+{
+	auto_free char *path = NULL, *text = NULL;
+	size_t len;
+
+	return str_printf(&path, e, "%s/meta.json", dir) < 0 ||
+			       file_read(path, META_MAX, &text, &len, e) < 0
+		       ? -1
+		       : json_parse_object((struct bytes){(uint8_t *)text, len}, ret, e);
+}
+
 /* ---- going back ---- */
+
+static bool had_runner(const json_t *meta, const struct qemu_vm *vm)
+{
+	json_t *name;
+	size_t i;
+
+	json_array_foreach(json_object_get(meta, RUNNERS), i, name)
+	{
+		if (strcmp(json_string_value(name), vm->spec->name) == 0)
+			return true;
+	}
+	return false;
+}
 
 static int load_vm(struct qemu_vm *vm, const struct op *op, const char *dir, struct err *e)
 {
@@ -217,7 +256,6 @@ static int load_vm(struct qemu_vm *vm, const struct op *op, const char *dir, str
 	vm->load = state;
 	vm->copied = false; /* all of its memory is in the state */
 	vm->paused = true;
-	vm->runner_waits = vm->spec->is_sandbox && !vm->windows;
 	rc = qemu_vm_start(vm, op, e);
 	vm->load = NULL;
 	return rc;
@@ -255,8 +293,13 @@ int qemu_refresh(struct box *box, const struct op *op, struct err *e)
 
 static int load_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
 {
+	auto_json json_t *meta = NULL;
+
+	if (read_meta(dir, &meta, e) < 0)
+		return -1;
 	for (size_t i = 0; i < b->n_vms; i++) {
 		op_progress(op, i, b->n_vms, "loading %s", b->vms[i].spec->name);
+		b->vms[i].runner_waits = had_runner(meta, &b->vms[i]);
 		if (load_vm(&b->vms[i], op, dir, e) < 0)
 			return err_wrap(e, "VM %s", b->vms[i].spec->name);
 	}
@@ -353,14 +396,12 @@ int qemu_create_from(struct box *box, const struct op *op, const char *name,
 
 static int describe(const struct qemu_box *b, const char *name, json_t *list, struct err *e)
 {
-	auto_free char *dir = NULL, *path = NULL, *text = NULL;
+	auto_free char *dir = NULL;
 	auto_json json_t *meta = NULL;
-	size_t len;
 
-	if (path_of(b, name, &dir, e) < 0 || str_printf(&path, e, "%s/meta.json", dir) < 0 ||
-		file_read(path, META_MAX, &text, &len, e) < 0 ||
-		json_parse_object((struct bytes){(uint8_t *)text, len}, &meta, e) < 0)
+	if (path_of(b, name, &dir, e) < 0 || read_meta(dir, &meta, e) < 0)
 		return -1;
+	json_object_del(meta, RUNNERS);
 	json_object_set_new(meta, "name", json_string(name));
 	json_object_set_new(meta, "size", json_integer((json_int_t)qemu_dir_bytes(dir)));
 	return json_array_append(list, meta) < 0 ? err_oom(e) : 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_files(lone: Home) -> None:
     lone.ok("cp", f"{lone.sandbox}:/tmp/there", str(lone.dir / "back"))
     assert (lone.dir / "back").read_bytes() == here.read_bytes()
     assert "No such file" in lone.fails("cp", f"{lone.sandbox}:/tmp/nowhere", str(lone.dir / "x"))
+
+
+def test_going_back_waits_for_no_runner(lone: Home) -> None:
+    lone.ok("snapshot", lone.sandbox, "here")
+    began = time.monotonic()
+    lone.ok("restore", lone.sandbox, "here")
+    assert time.monotonic() - began < 40, "it waited for one that was not saved"
+    assert lone.ok("exec", lone.sandbox, "--", "echo", "fine") == "fine"
+    (told,) = json.loads(lone.ok("snapshots", "--json", lone.sandbox))["snapshots"]
+    assert set(told) == {"name", "created_us", "size"}
 
 
 def test_no_terminal(lone: Home) -> None:
