@@ -302,6 +302,7 @@ static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct 
 {
 	struct templates *ts = vm->env->templates;
 	auto_fd int claim = -1;
+	int64_t began;
 	int got = templates_take(ts, op, key, &vm->template, e);
 
 	if (got)
@@ -313,11 +314,12 @@ static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct 
 		return got < 0 ? -1 : 0;
 	if (templates_failed(ts, key, e))
 		return -1;
+	began = now_ns();
 	if (make(vm, op, key, e) < 0) {
 		/* A disk or memory that is full now need not be so the next time. */
 		if (op_check(op, &(struct err){0}) == 0 && e->kind != ERR_LIMIT &&
 			!err_is_shortage(e))
-			templates_note_failure(ts, key, e);
+			templates_note_failure(ts, key, now_ns() - began, e);
 		return -1;
 	}
 	got = templates_take(ts, op, key, &vm->template, e);

@@ -33,10 +33,11 @@ struct loaded {
 	struct loaded *next;
 };
 
-enum { FAILURES_MAX = 32 };
+enum { FAILURES_MAX = 32, FAILURE_TIMES = 100 };
 
 struct failure {
 	char key[SHA256_HEX + 1];
+	int64_t until_ns;
 	struct err why;
 };
 
@@ -400,12 +401,14 @@ int templates_publish(struct templates *ts, const struct op *op, struct template
 	return template_dir_publish(&ts->root, d->dir, key, manifest, e);
 }
 
-void templates_note_failure(struct templates *ts, const char *key, const struct err *why)
+void templates_note_failure(
+	struct templates *ts, const char *key, int64_t took_ns, const struct err *why)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
 	struct failure *f = &ts->failures[ts->n_failures++ % FAILURES_MAX];
 
 	snprintf(f->key, sizeof(f->key), "%s", key);
+	f->until_ns = now_ns() + took_ns * FAILURE_TIMES;
 	f->why = *why;
 }
 
@@ -414,7 +417,7 @@ bool templates_failed(struct templates *ts, const char *key, struct err *e)
 	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
 
 	for (unsigned i = 0; i < FAILURES_MAX; i++)
-		if (strcmp(ts->failures[i].key, key) == 0) {
+		if (strcmp(ts->failures[i].key, key) == 0 && now_ns() < ts->failures[i].until_ns) {
 			*e = ts->failures[i].why;
 			return true;
 		}

@@ -67,9 +67,13 @@ int templates_publish(struct templates *ts, const struct op *op, struct template
 /* Removes what was not published. Fine on a zeroed one. */
 void templates_discard(struct template_draft *draft);
 
-/* Making it failed and would fail again: for as long as this daemon lives nobody tries. */
-void templates_note_failure(struct templates *ts, const char *key, const struct err *why);
-/* True: it failed before, and e says why. */
+/*
+ * Making it failed after so long, and probably would again: nobody tries for a hundred times as
+ * long. But somebody may only have killed its QEMU, or the host may have been in trouble.
+ */
+void templates_note_failure(
+	struct templates *ts, const char *key, int64_t took_ns, const struct err *why);
+/* True: it failed before, not long ago, and e says why. */
 bool templates_failed(struct templates *ts, const char *key, struct err *e);
 
 /* Array of objects: what "about" said, "key", "size", "used" (unix time), "in_memory". */

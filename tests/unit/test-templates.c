@@ -177,8 +177,10 @@ static void test_claim(void)
 	close(take_fd(&a));
 	OK(templates_claim(two, &op, key_a, &b, &e) == 0);
 	OK(!templates_failed(one, key_a, &e));
-	templates_note_failure(one, key_a, &why);
+	templates_note_failure(one, key_a, 1000000, &why);
 	OK(templates_failed(one, key_a, &e) && e.kind == ERR_BACKEND);
+	usleep(150000);
+	OK(!templates_failed(one, key_a, &e)); /* it did not take long to find out */
 	templates_close(one);
 	templates_close(two);
 }
