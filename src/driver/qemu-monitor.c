@@ -134,10 +134,11 @@ static void lose_qmp(struct qemu_vm *vm, const struct err *why)
 /* VMs whose network is gone would only seem to work. */
 static void lose_net(struct qemu_vm *vm)
 {
-	size_t n = (size_t)snprintf(
-		vm->net_reason, sizeof(vm->net_reason), "the sandbox's network ended: ");
+	char reason[500]; /* none if its holder was killed */
 
-	net_end_reason(vm->net, vm->net_reason + n, sizeof(vm->net_reason) - n);
+	net_end_reason(vm->net, reason, sizeof(reason));
+	snprintf(vm->net_reason, sizeof(vm->net_reason), "the sandbox's network ended%s%s",
+		reason[0] ? ": " : "", reason);
 	vm->ended_because = vm->net_reason;
 	proc_end(&vm->proc);
 }

@@ -276,7 +276,7 @@ static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (strcmp(guest_way(g), "runner") == 0)
 		rc = guest_identify(g, &boot, &id, e);
 	ways_give(&vm->ways, g);
-	return rc;
+	return rc < 0 ? qemu_vm_explain(vm, e) : 0;
 }
 
 int qemu_refresh(struct box *box, const struct op *op, struct err *e)
