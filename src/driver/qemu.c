@@ -206,13 +206,11 @@ int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e)
 	memcpy(id, b->id, sizeof(id));
 	dir = take_ptr(&b->dir);
 	box_free(b);
-	if (dir_remove(dir, e) < 0)
-		return -1;
-	/* A full disk has room again when the kernel has taken QEMU apart, a moment after its end.
-	 */
+	/* A full disk has room again when the kernel has taken QEMU apart, a moment after its end;
+	 * and open files that ran out come back, too. */
 	soon = op_within(op, ROOM_SECONDS);
-	while (journal_sandbox_remove(j, id, e) < 0)
-		if (e->sys != ENOSPC || op_pause(&soon, 0.02, &late) < 0)
+	while (dir_remove(dir, e) < 0 || journal_sandbox_remove(j, id, e) < 0)
+		if (!err_is_shortage(e) || op_pause(&soon, 0.02, &late) < 0)
 			return -1;
 	return 0;
 }

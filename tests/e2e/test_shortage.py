@@ -8,9 +8,9 @@ import resource
 import time
 from collections.abc import Iterator
 
-from home import Home
+from home import TINY, Home
 
-from tools import wire
+from tools import until, wire
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def no_more_files(pid: int) -> Iterator[None]:
 
 def test_a_request_is_refused_and_its_connection_goes_on(home: Home) -> None:
     client = wire(home)
-    box = client.final(client.request("up", {"spec": {"vms": [{"source": "tiny"}]}}))["result"]
+    box = client.final(client.request("up", {"spec": TINY}))["result"]
     with no_more_files(home.daemon_pid()):
         refused = client.final(client.request("ls", {}))
     assert "Too many open files" in refused["error"]["message"]
@@ -47,3 +47,13 @@ def test_a_vm_goes_on_after_a_snapshot_that_failed(home: Home) -> None:
     assert "Too many open files" in list(saving)[-1][0]["error"]["message"]
     assert home.ok("exec", box, "--", "echo", "fine", timeout=60) == "fine"
     home.ok("snapshot", box, "two")
+
+
+def test_a_sandbox_is_removed_when_there_are_files_again(home: Home) -> None:
+    client = wire(home)
+    client.final(client.request("up", {"spec": TINY}))
+    with no_more_files(home.daemon_pid()):
+        client.sock.close()
+        until(lambda: not home.qemu_pids(), "its VM ends")
+        time.sleep(0.3)
+    home.assert_nothing_left()
