@@ -24,6 +24,7 @@
 #include "util/json.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/sha256.h"
 #include "util/str.h"
 
 #define ROOM_SECONDS 2.0
@@ -101,6 +102,26 @@ static void box_free(struct qemu_box *b)
 	free(b);
 }
 
+/* By its path: each of many directories may have a box.ova, and they must not take the name from
+ * each other. */
+static int name_ova(const char *path, char **ret, struct err *e)
+{
+	enum { BASE_MAX = 40, DIGITS = 12 }; /* an image's name may have 64 */
+	const char *base = strrchr(path, '/');
+	char hex[SHA256_HEX + 1];
+	struct sha256 s;
+
+	sha256_start(&s);
+	sha256_add(&s, path, strlen(path));
+	sha256_end(&s, hex);
+	if (str_printf(ret, e, "ova-%.*s-%.*s", BASE_MAX, base ? base + 1 : path, DIGITS, hex) < 0)
+		return -1;
+	for (char *c = *ret; *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+			*c = '-';
+	return 0;
+}
+
 /* An OVA becomes an image under a name of its own; importing the same file again changes nothing.
  */
 static int import_ova(
@@ -108,14 +129,10 @@ static int import_ova(
 {
 	auto_image struct image *image = NULL;
 	auto_free char *name = NULL;
-	const char *base = strrchr(path, '/');
 	struct import_req req = {.path = path};
 
-	if (str_printf(&name, e, "ova-%s", base ? base + 1 : path) < 0)
+	if (name_ova(path, &name, e) < 0)
 		return -1;
-	for (char *c = name; *c; c++)
-		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-			*c = '-';
 	req.name = name;
 	if (store_import(b->d->env->store, op, &req, &image, e) < 0)
 		return -1;

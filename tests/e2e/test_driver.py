@@ -8,14 +8,16 @@ import os
 import re
 import socket
 import struct
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from home import TINY, Home
+from home import COLD, TINY, Home
 
-from tools import in_guest, listed, namespace, needs_root, until
+from tools import in_guest, listed, namespace, needs_root, own_data, until
 
 MAC = "52:54:00:ab:cd:01"
 THIRD_TIME = (
@@ -380,3 +382,37 @@ def test_guest_that_never_answers(home: Home) -> None:
     said = home.fails("up", home.spec(tiny(native={"args": ["-S"]})))
     assert "the guest agent of VM default does not answer" in said
     home.assert_nothing_left()
+
+
+OVF = (
+    "<Envelope><References><File ovf:href='d.vmdk' ovf:id='f'/></References>"
+    "<DiskSection><Disk ovf:diskId='d' ovf:fileRef='f'/></DiskSection></Envelope>"
+)
+
+
+def make_ova(where: Path, content: bytes) -> dict[str, Any]:
+    """A spec with a VM of a disk that does nothing, in an OVA with a name as long as they are."""
+    where.mkdir()
+    (where / "d.raw").write_bytes(content * (1 << 20))
+    (where / "d.ovf").write_text(OVF)
+    argv = ["qemu-img", "convert", "-f", "raw", "-O", "vmdk", "-o", "subformat=streamOptimized"]
+    subprocess.run([*argv, where / "d.raw", where / "d.vmdk"], check=True)
+    ova = where / f"{'challenge-' * 7}box.ova"
+    with tarfile.open(ova, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in ("d.ovf", "d.vmdk"):
+            tar.add(where / name, name)
+    vm = {"source": {"ova": str(ova)}, "ram_mb": 64, "vcpus": 1, "is_sandbox": False}
+    return {"vms": [{"name": "main", **COLD["vms"][0]}, {"name": "box", **vm}], "networks": "none"}
+
+
+def test_ovas_of_one_name(home: Home) -> None:
+    """Neither takes the other's place: going from one to the other and back converts nothing."""
+    with own_data() as data:
+        home.env["MOAT_DATA_DIR"] = str(data)
+        before = set((data / "images").glob("sha256-*"))
+        one, two = make_ova(home.dir / "one", b"1"), make_ova(home.dir / "two", b"2")
+        for spec in (one, two):
+            home.ok("rm", home.up(spec))
+        assert len(set((data / "images").glob("sha256-*")) - before) == 2
+        home.ok("rm", home.up(one))
+        home.run("serve", "--stop", "--force")
