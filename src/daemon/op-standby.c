@@ -115,6 +115,15 @@ static int judge(struct keeper *k, struct err *e)
 	return -1;
 }
 
+/* That there is no thread for it, say, is a failure like those of the thread: others are ready. */
+static int try_making(struct keeper *k, struct err *e)
+{
+	if (start_making(k, &k->failure) == 0)
+		return 0;
+	k->failed = true;
+	return judge(k, e);
+}
+
 static bool is_mine(const struct sandbox *sb, void *arg)
 {
 	return sb->standby == &((struct keeper *)arg)->standby;
@@ -176,7 +185,7 @@ static int keep(struct keeper *k, struct err *e)
 		if (now_ns() - k->used_ns > k->idle_ns)
 			return 0;
 		if (!k->runs && f.ready < k->count && now_ns() >= k->not_before_ns &&
-			start_making(k, e) < 0)
+			try_making(k, e) < 0)
 			return -1;
 		if (await_news(k, e) < 0)
 			return -1;

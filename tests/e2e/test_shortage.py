@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Iterator
 
-from home import TINY, Home
+from home import TINY, Home, kill
 
 from tools import until, wire
 
@@ -57,3 +57,17 @@ def test_a_sandbox_is_removed_when_there_are_files_again(home: Home) -> None:
         until(lambda: not home.qemu_pids(), "its VM ends")
         time.sleep(0.3)
     home.assert_nothing_left()
+
+
+def test_standby_goes_on(home: Home) -> None:
+    client = wire(home)
+    news = client.answers(client.request("standby", {"spec": TINY}))
+    ready = (told for told, _ in news if told.get("text") == "in standby")
+    while next(ready)["done"] == 0:
+        pass
+    pid = home.daemon_pid()
+    with no_more_files(pid):
+        kill(*home.qemu_pids())
+        time.sleep(6)  # it looks every two seconds, and removing takes two more
+    while next(ready)["done"] == 0:
+        pass
