@@ -29,6 +29,7 @@ from real_daemon import Moat
 pytestmark = pytest.mark.anyio
 
 PATIENCE = 300.0
+NUL = "embedded null byte"  # Inspect makes a tool's error of these words, for the model
 
 
 @pytest.fixture
@@ -109,11 +110,13 @@ async def test_exec_of_what_may_not_be_run(machine: SandboxEnvironment) -> None:
 
 
 async def test_exec_of_what_no_system_can_run(machine: SandboxEnvironment) -> None:
-    nul = await machine.exec(["echo", "a\0b"])
-    assert (nul.success, nul.returncode) == (False, 126)
-    assert "NUL" in nul.stderr
+    with pytest.raises(ValueError, match=NUL):
+        await machine.exec(["echo", "a\0b"])
     for more in ({"cwd": "/\0"}, {"user": "a\0"}, {"env": {"A": "\0"}}):
-        assert not (await machine.exec(["true"], **more)).success
+        with pytest.raises(ValueError, match=NUL):
+            await machine.exec(["true"], **more)
+    nameless = await machine.exec(["", "x"])
+    assert (nameless.success, nameless.returncode) == (False, 127)
     large = await machine.exec(["echo", *["x" * 100_000] * 50])
     assert not large.success
     assert "too long" in large.stderr
@@ -309,11 +312,20 @@ async def test_read_file_errors(
     assert path in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["a\0b", "\udc80"])
-async def test_paths_that_cannot_exist(machine: SandboxEnvironment, path: str) -> None:
+@pytest.mark.parametrize(("path", "said"), [("a\0b", NUL), ("\udc80", "Unicode")])
+async def test_paths_that_cannot_exist(machine: SandboxEnvironment, path: str, said: str) -> None:
     with pytest.raises(FileNotFoundError):
         await machine.read_file(path)
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(ValueError, match=said):
+        await machine.write_file(path, "x")
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "/tmp/"])
+async def test_paths_that_are_directories(machine: SandboxEnvironment, path: str) -> None:
+    """What a model may well try: an error of the tool, not the end of the sample."""
+    with pytest.raises(IsADirectoryError):
+        await machine.read_file(path)
+    with pytest.raises(IsADirectoryError):
         await machine.write_file(path, "x")
 
 

@@ -10,6 +10,7 @@ from inspect_ai.util import ExecResult
 from ._client import Reply
 
 _CANNOT_RUN = 126
+NOT_FOUND = 127
 
 
 def to_exec_result(
@@ -41,9 +42,9 @@ def timeout_error(timeout: int | None, output: str) -> TimeoutError:
     return error
 
 
-def refused(message: str) -> ExecResult[str]:
-    """The result of a command that no system could run, such as one with a NUL in it."""
-    return ExecResult(success=False, returncode=_CANNOT_RUN, stdout="", stderr=f"{message}\n")
+def refused(message: str, code: int = _CANNOT_RUN) -> ExecResult[str]:
+    """The result of a command that no system could run, such as one that is too long."""
+    return ExecResult(success=False, returncode=code, stdout="", stderr=f"{message}\n")
 
 
 def _not_started(

@@ -46,7 +46,7 @@ from ._places import (
     places_of_sample,
     places_of_task,
 )
-from ._result import refused, timeout_error, to_exec_result
+from ._result import NOT_FOUND, refused, timeout_error, to_exec_result
 from ._running import RunningSandbox, running_sandboxes
 from ._standby import end_standby, start_standby
 from ._wire import FrameTooLargeError, Message
@@ -60,6 +60,8 @@ FILE_TIMEOUT = 600.0
 REMOVE_TIMEOUT = 120.0
 QUERY_TIMEOUT = 30.0
 SSH_PORT = 22
+# By these very words Inspect knows what to tell the model instead of failing the sample.
+NUL_IN_TEXT = "embedded null byte"
 # The limits of Inspect's contract for commands that are tried again after a timeout.
 RETRY_TIMEOUTS = (60, 30)
 RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR")
@@ -314,7 +316,9 @@ class VmSandboxEnvironment(SandboxEnvironment):
             *(text for pair in (env or {}).items() for text in pair),
         )
         if any("\0" in part for part in parts):
-            return refused("a command cannot contain a NUL character")
+            raise ValueError(NUL_IN_TEXT)
+        if cmd and not cmd[0]:
+            return refused(f"'': {os.strerror(errno.ENOENT)}", NOT_FOUND)
         # read at each call: Inspect changes it for the duration of a call
         output_max = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         args = self._args(argv=[_valid_text(argument) for argument in cmd], capture=True)
@@ -368,7 +372,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         data = contents.encode("utf-8") if isinstance(contents, str) else contents
         if "\0" in file:
-            raise ValueError("a file's path cannot contain a NUL character")
+            raise ValueError(NUL_IN_TEXT)
+        _check_names_a_file(file)
         try:
             await self._connection.request(
                 "write", self._args(path=file), input=bytes(data), timeout=FILE_TIMEOUT
@@ -386,6 +391,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         if "\0" in file or not _is_valid_text(file):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+        _check_names_a_file(file)
         size_max = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         try:
             reply = await self._connection.request(
@@ -644,6 +650,12 @@ def _vscode_command(
 def _shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
     options = ["--user", user] if user else []
     return shlex.join([*_moat_command(), "shell", *options, "--vm", vm_name, sandbox_id])
+
+
+def _check_names_a_file(path: str) -> None:
+    """Refuse the empty path: it is where relative paths start, a directory."""
+    if not path:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 def _valid_text(text: str) -> str:
