@@ -77,6 +77,20 @@ async def test_exec_starts_in_the_home_of_the_user(machine: SandboxEnvironment) 
     assert await sh(machine, "pwd", cwd="a/b") == "/home/user/a/b\n"
 
 
+async def test_exec_starts_at_the_same_place_for_all_users(machine: SandboxEnvironment) -> None:
+    """Where relative paths of files start, too: what write_file wrote is there for root."""
+    await machine.write_file("shared/file", "content")
+    assert await sh(machine, "pwd; cat shared/file", user="root") == "/home/user\ncontent"
+    assert await sh(machine, "pwd", user="root", cwd="shared") == "/home/user/shared\n"
+    assert await sh(machine, "pwd", user="root", cwd="/tmp") == "/tmp\n"
+    assert await sh(machine, "echo $HOME", user="root") == "/root\n"
+    await sh(machine, "chmod 700 .")
+    assert await sh(machine, "pwd", user="root") == "/home/user\n"
+    assert await sh(machine, "pwd", user="nobody") != "/home/user\n"  # who may not enter it
+    with pytest.raises(PermissionError):
+        await machine.exec(["pwd"], user="nobody", cwd="shared")
+
+
 async def test_exec_user_is_not_root_unless_asked_for(
     machine: SandboxEnvironment, lab: tuple[Moat, str]
 ) -> None:

@@ -34,6 +34,12 @@ def to_exec_result(
     return ExecResult(success=code == 0, returncode=code, stdout=stdout, stderr=stderr)
 
 
+def cannot_enter(reply: Reply) -> bool:
+    """The command was not started because of the directory where it should have been."""
+    failure = reply.result.get("failure")
+    return isinstance(failure, dict) and failure.get("stage") == "cwd"
+
+
 def timeout_error(timeout: int | None, output: str) -> TimeoutError:
     """What Inspect expects of a command that took too long."""
     error = TimeoutError(f"the command timed out after {timeout} seconds")

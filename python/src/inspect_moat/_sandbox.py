@@ -46,7 +46,7 @@ from ._places import (
     places_of_sample,
     places_of_task,
 )
-from ._result import NOT_FOUND, refused, timeout_error, to_exec_result
+from ._result import NOT_FOUND, cannot_enter, refused, timeout_error, to_exec_result
 from ._running import RunningSandbox, running_sandboxes
 from ._standby import end_standby, start_standby
 from ._wire import FrameTooLargeError, Message
@@ -60,6 +60,7 @@ FILE_TIMEOUT = 600.0
 REMOVE_TIMEOUT = 120.0
 QUERY_TIMEOUT = 30.0
 SSH_PORT = 22
+PATH_MAX = 4096
 # By these very words Inspect knows what to tell the model instead of failing the sample.
 NUL_IN_TEXT = "embedded null byte"
 # The limits of Inspect's contract for commands that are tried again after a timeout.
@@ -79,6 +80,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
         self._connection = connection
         self.sandbox_id = sandbox_id
         self.vm_name = vm_name
+        self._directory: str | None = None  # "" where the guest does not say
 
     # What a provider has to say about its configuration.
 
@@ -327,12 +329,18 @@ class VmSandboxEnvironment(SandboxEnvironment):
             args["cwd"] = cwd
         if env:
             args["env"] = {key: _valid_text(value) for key, value in env.items()}
-        if user:
-            args["user"] = user
         data = _valid_text(input).encode("utf-8") if isinstance(input, str) else input
         command = cmd[0] if cmd else ""
         try:
+            if user:
+                args["user"] = user
+                start = os.path.join(await self._working_directory(timeout), cwd or "")
+                if start:
+                    args["cwd"] = start
             reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
+            if user and not cwd and cannot_enter(reply):
+                del args["cwd"]  # in that user's own home, then
+                reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
         except FrameTooLargeError:
             return refused(f"{command}: {os.strerror(errno.E2BIG)}")
         except MoatError as ex:
@@ -342,6 +350,16 @@ class VmSandboxEnvironment(SandboxEnvironment):
                 return refused(f"{command}: {ex.message}")
             raise to_exec_exception(ex) from ex
         return to_exec_result(reply, command, user, timeout, output_max)
+
+    async def _working_directory(self, timeout: int | None) -> str:
+        """Where relative paths start: as in a container one place, whoever runs a command."""
+        if self._directory is None:
+            args = self._args(argv=["pwd"], capture=True, output_max=PATH_MAX)
+            limit = None if timeout is None else timeout + EXEC_GRACE
+            reply = await self._connection.request("exec", args, timeout=limit)
+            said = reply.stdout.decode("utf-8", "replace").removesuffix("\n")
+            self._directory = said if said.startswith("/") else ""
+        return self._directory
 
     async def _exec_with_retries(
         self, args: dict[str, Any], input: bytes | None, timeout: int | None, retry: bool
