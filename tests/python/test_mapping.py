@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
+import inspect_ai.util
 import pytest
 from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.limits import override_max_read_file_size
 
+from inspect_moat import _result
 from inspect_moat._client import Reply
 from inspect_moat._errors import (
     LimitError,
@@ -153,6 +156,17 @@ def test_a_missing_program_is_an_ordinary_failure() -> None:
     result = to_exec_result(failure("exec", 2, "nope: not found", 127), "nope", None, None, LIMIT)
     assert (result.success, result.returncode) == (False, 127)
     assert "nope" in result.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
+def test_a_user_that_no_command_can_be_run_as(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a Vagrant machine without sudo: Inspect then does without root, and no warning."""
+    reply = failure("user", number, os.strerror(number))
+    if hasattr(inspect_ai.util, "SandboxUserUnsupportedError"):
+        with pytest.raises(inspect_ai.util.SandboxUserUnsupportedError, match="root: "):
+            to_exec_result(reply, "id", "root", None, LIMIT)
+    monkeypatch.setattr(_result, "UserUnsupportedError", None)
+    assert not to_exec_result(reply, "id", "root", None, LIMIT).success
 
 
 def test_a_missing_user_is_named() -> None:

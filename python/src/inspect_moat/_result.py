@@ -9,6 +9,13 @@ from inspect_ai.util import ExecResult
 
 from ._client import Reply
 
+try:
+    from inspect_ai.util import SandboxUserUnsupportedError as UserUnsupportedError
+except ImportError:  # an Inspect that does not tell this from other failures
+    UserUnsupportedError = None  # type: ignore[assignment,misc]
+
+# The guest's runner is no root itself, or has no program that makes it somebody else.
+_NO_OTHER_USERS = (errno.EPERM, errno.ENOSYS)
 _CANNOT_RUN = 126
 NOT_FOUND = 127
 
@@ -21,6 +28,7 @@ def to_exec_result(
     Raises:
         TimeoutError: it took too long; with the output so far as `truncated_output`.
         PermissionError: the user may not run it.
+        SandboxUserUnsupportedError: the VM runs nothing as that user, now or ever.
     """
     stdout = decode_tail(reply.stdout, output_max)
     stderr = decode_tail(reply.stderr, output_max)
@@ -63,6 +71,8 @@ def _not_started(
         raise PermissionError(number, message, command)
     if stage == "user" and user and user not in message:
         message = f"{user}: {message}"
+    if stage == "user" and number in _NO_OTHER_USERS and UserUnsupportedError is not None:
+        raise UserUnsupportedError(message)
     code = exit.get("exit_code")
     return ExecResult(
         success=False,
