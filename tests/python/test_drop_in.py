@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from inspect_moat import MoatSandboxEnvironmentConfig, VmSandboxEnvironment
+from inspect_moat._errors import MoatError, to_exception
+from inspect_moat._vagrant_command import parse_status
 from proxmoxsandbox._proxmox_sandbox_environment import (
     ProxmoxSandboxEnvironment,
     ProxmoxSandboxEnvironmentConfig,
@@ -33,8 +36,13 @@ from proxmoxsandbox.schema import (
 )
 from vagrantsandbox import SandboxUnrecoverableError
 from vagrantsandbox.vagrant_sandbox_provider import (
+    TimeoutConfig,
+    Vagrant,
     VagrantSandboxEnvironment,
     VagrantSandboxEnvironmentConfig,
+    _run_in_executor,
+    get_sandbox_cache_dir,
+    list_sandbox_directories,
 )
 
 PASSWORD = "correct horse"
@@ -410,6 +418,98 @@ def test_a_missing_vagrantfile_is_named(tmp_path: Path) -> None:
     config = VagrantSandboxEnvironmentConfig(vagrantfile_path=str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="nowhere"):
         VagrantSandboxEnvironment.to_spec(config)
+
+
+FAKE_VAGRANT = """#!/bin/sh
+echo "$@"
+echo "in $(pwd) with $FLAG" >&2
+case $1 in ssh) cat; exit 7 ;; sleep) exec sleep 100 ;; fail) exit 1 ;; esac
+"""
+
+
+@pytest.fixture
+def vagrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vagrant:
+    """Of a sandbox whose Vagrant and moat only say what they are asked for."""
+    place = tmp_path / "moat-1234" / "moat-1234"
+    place.mkdir(parents=True)
+    (place.parent / "env").write_bytes(b"FLAG=of the sandbox\0A=b=c\0")
+    (tmp_path / "vagrant").write_text(FAKE_VAGRANT)
+    (tmp_path / "moat").write_text('#!/bin/sh\necho "$@" >"$0.said"; exit 3\n')
+    for name in ("vagrant", "moat"):
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("MOAT_BIN", str(tmp_path / "moat"))
+    return Vagrant.of_sandbox(str(place), "1234", {"web": "web-1234"})
+
+
+def test_vagrant_itself_in_the_directory_of_a_sandbox(vagrant: Vagrant, tmp_path: Path) -> None:
+    assert vagrant.env["A"] == "b=c"
+    said = anyio.run(lambda: vagrant.ssh(vm_name="web", command="id", input="typed"))
+    assert said == {
+        "returncode": 7,
+        "stdout": "ssh web-1234 --no-tty --command id\ntyped",
+        "stderr": f"in {vagrant.root} with of the sandbox\n",
+    }
+    anyio.run(_run_in_executor, vagrant.destroy)  # that there is no such sandbox is fine
+    assert (tmp_path / "moat.said").read_text() == "rm --quiet 1234\n"
+    vagrant.destroy("web")
+    with pytest.raises(AttributeError, match=f"Vagrant.halt is not in moat.* {vagrant.root}"):
+        vagrant.halt()
+
+
+def test_vagrant_that_takes_too_long(vagrant: Vagrant) -> None:
+    for limit in (0.2, TimeoutConfig(timeout=0.2)):
+        with pytest.raises(TimeoutError, match=r"0\.2"):
+            anyio.run(vagrant._run_vagrant_command_async, ["sleep"], None, limit)
+    with pytest.raises(ValueError, match="positive"):
+        anyio.run(lambda: vagrant.ssh(command="true", timeout=0))
+
+
+def test_the_status_of_vagrant() -> None:
+    text = (
+        "1,web-1,provider-name,libvirt\n1,web-1,state,running\n1,,ui,info,x\n1,db,state,shutoff\n"
+    )
+    assert parse_status(text) == [("web-1", "running", "libvirt"), ("db", "shutoff", None)]
+    assert parse_status("") == []
+
+
+def test_a_vagrant_that_fails_is_a_failed_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As callers of sample_init expect it."""
+
+    async def fails(*_: object) -> None:
+        try:
+            raise MoatError("backend", "no box")
+        except MoatError as ex:
+            raise to_exception(ex) from ex
+
+    monkeypatch.setattr(VmSandboxEnvironment, "sample_init", fails)
+    with pytest.raises(subprocess.CalledProcessError, match="no box") as caught:
+        anyio.run(VagrantSandboxEnvironment.sample_init, "task", None, {})
+    assert isinstance(caught.value, RuntimeError)
+    assert (caught.value.returncode, caught.value.stderr) == (1, "no box")
+    assert caught.value.cmd == ["vagrant", "up"]
+
+
+def test_directories_of_vagrant_sandboxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("INSPECT_SANDBOX_CACHE_DIR", "INSPECT_SANDBOX_CACHE_SUFFIX", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert get_sandbox_cache_dir() == tmp_path / ".cache" / "inspect-vagrant-sandbox"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("INSPECT_SANDBOX_CACHE_SUFFIX", "gw0")
+    assert get_sandbox_cache_dir() == tmp_path / "cache" / "inspect-vagrant-sandbox" / "gw0"
+    monkeypatch.setenv("INSPECT_SANDBOX_CACHE_DIR", str(tmp_path / "own"))
+    assert list_sandbox_directories() == []
+    (tmp_path / "own" / "moat-1").mkdir(parents=True)
+    assert list_sandbox_directories() == [tmp_path / "own" / "moat-1"]
+
+
+def test_what_is_not_here_says_why() -> None:
+    for name in ("cleanup_sandbox_with_vms", "_startup_semaphore"):
+        with pytest.raises(ImportError, match=f"{name} is not in moat: the daemon "):
+            exec(f"from vagrantsandbox.vagrant_sandbox_provider import {name}")
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        exec("from vagrantsandbox.vagrant_sandbox_provider import nonsense")
 
 
 def test_servers_go_to_the_daemon_with_their_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

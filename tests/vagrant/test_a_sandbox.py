@@ -106,6 +106,9 @@ async def test_connection(sandbox_env: SandboxEnvironment, lab: str) -> None:
     command = await sandbox_env.vagrant_ssh_command()
     assert command.endswith(f"vagrant ssh attacker-{lab}")
     assert f"/moat-{lab}" in command
+    with anyio.fail_after(TIMEOUT):
+        done = await anyio.run_process(["sh", "-c", command], input=b"whoami\n", check=False)
+    assert b"vagrant" in done.stdout.splitlines(), done.stderr
 
 
 async def test_ssh_and_vs_code(

@@ -6,6 +6,7 @@ import os
 import posixpath
 import shlex
 from logging import getLogger
+from pathlib import Path
 from typing import Any
 
 from inspect_ai.util import (
@@ -31,6 +32,12 @@ from ._proxmox_config import (
     untimed_wait,
 )
 from ._sandbox import VmSandboxEnvironment, progress_text
+from ._vagrant_command import (
+    SandboxDirectory,
+    Vagrant,
+    VagrantFailedError,
+    get_sandbox_cache_dir,
+)
 from ._vagrant_config import VagrantSandboxEnvironmentConfig
 from ._wire import Message
 
@@ -38,6 +45,7 @@ logger = getLogger(__name__)
 
 WINDOWS_USER = "SYSTEM"
 CACHE_DIR = "INSPECT_SANDBOX_CACHE_DIR"  # of Vagrant sandboxes
+DIRECTORY_PREFIX = "moat-"  # of theirs in there, before the id
 
 
 @sandboxenv(name="moat")
@@ -247,6 +255,11 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
 
     provider = "vagrant"
 
+    def __init__(self, connection: Connection, sandbox_id: str, vm_name: str) -> None:
+        super().__init__(connection, sandbox_id, vm_name)
+        self._vagrant: Vagrant | None = None
+        self._variables: dict[str, str] = {}
+
     @classmethod
     @override
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -291,7 +304,13 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        environments = await super().sample_init(task_name, config, metadata)
+        try:
+            environments = await super().sample_init(task_name, config, metadata)
+        except RuntimeError as ex:
+            why = ex.__cause__
+            if isinstance(why, MoatError) and why.kind == "backend":
+                raise VagrantFailedError(why.message) from why
+            raise
         parsed = cls.parse_config(config)
         assert isinstance(parsed, VagrantSandboxEnvironmentConfig)
         wanted = parsed.primary_vm_name
@@ -304,16 +323,56 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
+    def _environments(
+        cls,
+        connection: Connection,
+        sandbox_id: str,
+        vms: list[dict[str, Any]],
+        config: BaseModel | None = None,
+    ) -> dict[str, SandboxEnvironment]:
+        assert isinstance(config, VagrantSandboxEnvironmentConfig)
+        environments = super()._environments(connection, sandbox_id, vms, config)
+        machines = {str(vm["name"]): str(vm["known_as"]) for vm in vms}
+        vagrant = Vagrant.of_sandbox(str(vms[0]["place"]), sandbox_id, machines)
+        for environment in environments.values():
+            assert isinstance(environment, VagrantSandboxEnvironment)
+            environment._vagrant = vagrant
+            environment._variables = dict(config.vagrantfile_env_vars)
+        return environments
+
+    @classmethod
+    @override
+    async def cli_cleanup(cls, id: str | None) -> None:
+        print(f"Sandbox cache directory: {get_sandbox_cache_dir()}")
+        # the name of a directory in there will do, too
+        await super().cli_cleanup(None if id is None else id.removeprefix(DIRECTORY_PREFIX))
+
+    @classmethod
+    @override
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
         args = {"access": cls.access(VagrantSandboxEnvironmentConfig())}
         return (await connection.request("gc", args)).result
 
+    @property
+    def vagrant(self) -> Vagrant:
+        """Vagrant itself, for this sandbox."""
+        assert self._vagrant is not None, "sample_init did not make this sandbox"
+        return self._vagrant
+
+    @property
+    def sandbox_dir(self) -> SandboxDirectory:
+        """Where the copy of the Vagrantfile is."""
+        return SandboxDirectory(Path(self.vagrant.root))
+
     async def vagrant_ssh_command(self) -> str:
         """The `vagrant ssh` for this machine, for whoever prefers it to `moat shell`."""
         vm = await self.running_vm()
-        variables = {"VAGRANT_CWD": str(vm["place"])}
-        if "VAGRANT_HOME" in os.environ:
-            variables["VAGRANT_HOME"] = os.environ["VAGRANT_HOME"]
+        variables = {
+            "VAGRANT_CWD": str(vm["place"]),
+            "INSPECT_VM_SUFFIX": f"-{self.sandbox_id}",  # or the Vagrantfile names other machines
+            **{name: os.environ[name] for name in ("VAGRANT_HOME",) if name in os.environ},
+            **self._variables,
+        }
         settings = [f"{name}={value}" for name, value in variables.items()]
         return shlex.join(["env", *settings, "vagrant", "ssh", str(vm["known_as"])])
 
