@@ -243,7 +243,9 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 		return -1;
 	call.args = args;
 	if (cli_run(cli, &call, &result, e) < 0)
-		return -1;
+		return call.timeout > 0 && e->kind == ERR_TIMEOUT
+			       ? err_wrap(e, "not up after %g s (--timeout)", call.timeout)
+			       : -1;
 	id = get_str(result, "sandbox");
 	tell_cold(cli, spec, json_object_get(result, "vms"));
 	if (cli->json && print_json(&cli->screen, result, e) < 0)

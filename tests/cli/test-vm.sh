@@ -32,7 +32,7 @@ printf 'vms:\n  - {source: tiny, ram_mb: %d}\n' $much >lab.yaml
 expect "up --no-wait" 1 up --no-wait --ram $much tiny
 says "does not wait for memory" err "not enough memory"
 expect "up --timeout" 1 up --timeout 0.5 --ram $much tiny
-says "waits so long" err "timed out"
+says "waits so long" err "not up after 0.5 s (--timeout): .*timed out"
 background up lab.yaml
 wait_for grep -q "waiting for" "$tmp/err"
 kill -TERM $pid
