@@ -334,12 +334,13 @@ class VmSandboxEnvironment(SandboxEnvironment):
         try:
             if user:
                 args["user"] = user
-                start = os.path.join(await self._working_directory(timeout), cwd or "")
-                if start:
-                    args["cwd"] = start
+                if not os.path.isabs(cwd or ""):
+                    start = os.path.join(await self._working_directory(timeout), cwd or "")
+                    if start:
+                        args["cwd"] = start
             reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
-            if user and not cwd and cannot_enter(reply):
-                del args["cwd"]  # in that user's own home, then
+            if user and not cwd and args.pop("cwd", None) and cannot_enter(reply):
+                # in that user's own home, then
                 reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
         except FrameTooLargeError:
             return refused(f"{command}: {os.strerror(errno.E2BIG)}")
