@@ -32,11 +32,17 @@ static void start_over(struct caplog *log)
 {
 	auto_free char *old = NULL;
 	struct err ignored;
+	int fd;
 
 	if (str_printf(&old, &ignored, "%s.1", log->path) < 0 || rename(log->path, old) < 0)
 		return;
+	fd = open_new(log->path);
+	if (fd < 0) { /* no file to be had just now: it stays full, and the next bytes try again */
+		rename(old, log->path);
+		return;
+	}
 	close(log->fd);
-	log->fd = open_new(log->path);
+	log->fd = fd;
 	log->size = 0;
 }
 

@@ -1,5 +1,7 @@
 #include "driver/caplog.h"
 
+#include <sys/resource.h>
+
 #include "tap.h"
 #include "scratch.h"
 
@@ -83,6 +85,29 @@ static void test_trouble(void)
 	caplog_close(&log);
 }
 
+/* A log that cannot begin anew for a while goes on afterwards. */
+static void test_no_files(void)
+{
+	auto_free uint8_t *full = calloc(1, CAPLOG_MAX);
+	struct rlimit limit, none;
+	struct caplog log = CAPLOG_NONE;
+	auto_free char *got = NULL;
+	struct err e;
+
+	OK(caplog_open(&log, at("short"), &e) == 0);
+	caplog_add(&log, (struct bytes){full, CAPLOG_MAX});
+	OK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	none = (struct rlimit){0, limit.rlim_max};
+	OK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	caplog_add(&log, text("lost"));
+	OK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	caplog_add(&log, text("kept"));
+	got = get_file(at("short"));
+	STR_IS(got, "kept");
+	OK(size_of(at("short.1")) == CAPLOG_MAX);
+	caplog_close(&log);
+}
+
 int main(void)
 {
 	umask(022);
@@ -90,6 +115,7 @@ int main(void)
 	test_append();
 	test_rotation();
 	test_trouble();
+	test_no_files();
 	scratch_end();
 	return tap_done();
 }
