@@ -101,6 +101,16 @@ static int on_pool(struct cli *cli, const char *doomed, struct err *e)
 	return EXIT_OK;
 }
 
+static void tell_damaged(struct cli *cli, const json_t *damaged)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(damaged, i, one)
+		cli_note(cli, "image %s cannot be used: %s; `moat image rm %s` removes it",
+			get_str(one, "name"), get_str(one, "error"), get_str(one, "name"));
+}
+
 static int image_ls_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
@@ -116,6 +126,7 @@ static int image_ls_run(struct cli *cli, struct err *e)
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
 	images = json_object_get(result, "images");
+	tell_damaged(cli, json_object_get(result, "damaged"));
 	if (args_has(cli->args, "names")) {
 		json_array_foreach(images, i, image) puts(get_str(image, "name"));
 		return EXIT_OK;

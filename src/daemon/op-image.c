@@ -20,16 +20,24 @@ static int give_image(const struct image *img, json_t **ret, struct err *e)
 	return *ret ? 0 : err_oom(e);
 }
 
+static void add_loss(void *arg, const char *name, const struct err *why)
+{
+	json_array_append_new(
+		arg, json_pack("{s:s, s:o}", "name", name, "error", json_text(why->msg)));
+}
+
 int handle_image_ls(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_image_list struct image_list list = {0};
-	auto_json json_t *all = json_array();
+	auto_json json_t *all = json_array(), *damaged = json_array();
 
-	if (json_get(rq->args, "args", e, "{}") < 0 || store_list(rq->daemon->store, &list, e) < 0)
+	if (json_get(rq->args, "args", e, "{}") < 0 ||
+		store_list(rq->daemon->store, &(struct image_losses){add_loss, damaged}, &list, e) <
+			0)
 		return -1;
 	for (size_t i = 0; i < list.n; i++)
 		json_array_append_new(all, image_to_json(list.items[i]));
-	return json_make(ret, e, "{s:O}", "images", all);
+	return json_make(ret, e, "{s:O, s:O}", "images", all, "damaged", damaged);
 }
 
 int handle_image_inspect(struct request *rq, json_t **ret, struct err *e)

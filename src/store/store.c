@@ -162,7 +162,8 @@ static int list_add(struct image_list *list, struct image *img, struct err *e)
 	return 0;
 }
 
-int store_list(struct store *st, struct image_list *ret, struct err *e)
+int store_list(
+	struct store *st, const struct image_losses *losses, struct image_list *ret, struct err *e)
 {
 	auto_image_list struct image_list list = {0};
 	auto_name_list struct name_list names = {0};
@@ -175,7 +176,10 @@ int store_list(struct store *st, struct image_list *ret, struct err *e)
 		if (store_find(st, names.items[i], &img, e) < 0) {
 			if (e->kind == ERR_NOT_FOUND) /* removed just now */
 				continue;
-			return -1;
+			if (!losses || err_is_shortage(e))
+				return -1;
+			losses->tell(losses->arg, names.items[i], e);
+			continue;
 		}
 		if (list_add(&list, img, e) < 0)
 			return -1;

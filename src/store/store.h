@@ -62,7 +62,13 @@ void store_close(struct store *st); /* NULL is fine; every image_use is gone bef
  * wins. ERR_NOT_FOUND says which command would help; ERR_INVALID: several digests begin so.
  */
 int store_find(struct store *st, const char *ref, struct image **ret, struct err *e);
-int store_list(struct store *st, struct image_list *ret, struct err *e);
+/* Those that can be used. tell hears of the others, and why they cannot; NULL: one is an error. */
+struct image_losses {
+	void (*tell)(void *arg, const char *name, const struct err *why);
+	void *arg;
+};
+int store_list(
+	struct store *st, const struct image_losses *losses, struct image_list *ret, struct err *e);
 
 /*
  * Finds an image and keeps it from being removed, by any process, until store_unuse or the end of

@@ -12,7 +12,7 @@ fi
 expect "no images at first" 0 image ls
 says "and that is said" err "no images"
 expect "none, as JSON" 0 image ls --json
-check "is an empty list" grep -qx '{"images":\[\]}' "$tmp/out"
+check "is an empty list" grep -qx '{"images":\[\],"damaged":\[\]}' "$tmp/out"
 
 qemu-img create -q -f qcow2 shot.qcow2 10M
 expect "image import" 0 image import --firmware uefi --user kim shot.qcow2
@@ -27,6 +27,12 @@ expect "image inspect for people" 0 image inspect shot
 says "is a list" out "^firmware  *uefi"
 expect "image import under a name" 0 image import --name other shot.qcow2
 check "has that name" test "$(cat "$tmp/out")" = other
+where=$(moat image inspect --json other | python3 -c 'import json, sys; print(json.load(sys.stdin)["dir"])')
+cp "$where/manifest.json" manifest.json
+echo '{' >"$where/manifest.json"
+expect "image ls with a damaged one" 0 image ls --names
+says "names it, and what to do" err "image other cannot be used: .*manifest.json: not valid JSON.*moat image rm other"
+cp manifest.json "$where/manifest.json"
 expect "image import of a system that there is not" 1 image import --os-type amiga shot.qcow2
 says "names those that there are" err '"amiga" is not one of .*"win11"'
 expect "image import of nothing" 3 image import nothing
@@ -100,5 +106,5 @@ check "and the others go" test "$(cat "$tmp/out")" = other
 expect "as JSON" 3 image rm --json third nowhere
 check "both are told" json "$tmp/out" "d['removed'] == ['third'] and d['freed'] > 0 and d['error']['kind'] == 'not_found'"
 expect "nothing is left" 0 image ls --json
-check "really" grep -qx '{"images":\[\]}' "$tmp/out"
+check "really" grep -qx '{"images":\[\],"damaged":\[\]}' "$tmp/out"
 end_tests

@@ -300,7 +300,7 @@ static void test_stress(struct store *st)
 	if (!OK(store_gc(st, &op, NULL, NULL, &e) == 0))
 		printf("# %s\n", e.msg);
 	OK(store_is_clean());
-	OK(store_list(st, &list, &e) == 0);
+	OK(store_list(st, NULL, &list, &e) == 0);
 	named = count_entries(at("data/images/names"), "");
 	OK((int)list.n == named);
 	OK(count_entries(at("data/images"), "sha256-") <= named);

@@ -20,7 +20,7 @@ static void test_empty(struct store *st)
 	uint64_t freed;
 	struct err e;
 
-	OK(store_list(st, &list, &e) == 0 && list.n == 0);
+	OK(store_list(st, NULL, &list, &e) == 0 && list.n == 0);
 	OK(store_find(st, "nothing", &img, &e) < 0 && e.kind == ERR_NOT_FOUND);
 	STR_IS(e.msg, "no image \"nothing\"; see what there is: moat image ls");
 	OK(store_find(st, "one", &img, &e) < 0 && e.kind == ERR_NOT_FOUND);
@@ -53,7 +53,7 @@ static void test_find(struct store *st)
 	image_free(again);
 	again = NULL;
 	OK(store_find(st, prefix, &again, &e) < 0 && e.kind == ERR_NOT_FOUND);
-	OK(store_list(st, &list, &e) == 0 && list.n == 1);
+	OK(store_list(st, NULL, &list, &e) == 0 && list.n == 1);
 	OK(store_is_clean());
 }
 
