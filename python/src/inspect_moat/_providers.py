@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import shlex
 from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from inspect_ai.util import (
-    ExecResult,
-    SandboxEnvironment,
-    SandboxEnvironmentConfigType,
-    sandboxenv,
-)
+from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
 from pydantic import BaseModel
 from typing_extensions import override
 
@@ -111,9 +105,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     all_vm_ids: tuple[int, ...]
     instance: ProxmoxInstanceConfig | None
     pool_id: str
-    # Where commands and relative paths start: that plugin's did where the agent was started, for
-    # all users. Empty: wherever the guest has it.
-    start_directory = "/"
+    start_directory = "/"  # that plugin's commands started where the agent was
 
     @classmethod
     @override
@@ -184,27 +176,8 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         return environments
 
     @override
-    async def exec(
-        self,
-        cmd: list[str],
-        input: str | bytes | None = None,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        user: str | None = None,
-        timeout: int | None = None,
-        timeout_retry: bool = True,
-        concurrency: bool = True,
-    ) -> ExecResult[str]:
-        if timeout is None:
-            timeout, timeout_retry = untimed_wait(), False
-        cwd = posixpath.join(self.start_directory, cwd or "")
-        return await super().exec(cmd, input, cwd, env, user, timeout, timeout_retry, concurrency)
-
-    @override
-    def _args(self, **more: Any) -> dict[str, Any]:
-        if "path" in more:
-            more["path"] = posixpath.join(self.start_directory, more["path"])
-        return super()._args(**more)
+    def untimed_limit(self) -> int | None:
+        return untimed_wait()
 
     # For that plugin a snapshot is of one VM.
 

@@ -75,12 +75,19 @@ class VmSandboxEnvironment(SandboxEnvironment):
 
     provider: ClassVar[str]
 
+    # Where commands and relative paths start, for all users. Empty: wherever the guest has it.
+    start_directory = ""
+
     def __init__(self, connection: Connection, sandbox_id: str, vm_name: str) -> None:
         super().__init__()
         self._connection = connection
         self.sandbox_id = sandbox_id
         self.vm_name = vm_name
         self._directory: str | None = None  # "" where the guest does not say
+
+    def untimed_limit(self) -> int | None:
+        """How many seconds a command may take for which no timeout was given; None: any number."""
+        return None
 
     # What a provider has to say about its configuration.
 
@@ -319,6 +326,9 @@ class VmSandboxEnvironment(SandboxEnvironment):
         )
         if any("\0" in part for part in parts):
             raise ValueError(NUL_IN_TEXT)
+        if timeout is None:
+            timeout, timeout_retry = self.untimed_limit(), False
+        cwd = os.path.join(self.start_directory, cwd or "")
         if cmd and not cmd[0]:
             return refused(f"'': {os.strerror(errno.ENOENT)}", NOT_FOUND)
         # read at each call: Inspect changes it for the duration of a call
@@ -334,8 +344,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
         try:
             if user:
                 args["user"] = user
-                if not os.path.isabs(cwd or ""):
-                    start = os.path.join(await self._working_directory(timeout), cwd or "")
+                if not os.path.isabs(cwd):
+                    start = os.path.join(await self._working_directory(timeout), cwd)
                     if start:
                         args["cwd"] = start
             reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
@@ -559,6 +569,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
             raise to_exception(ex) from ex
 
     def _args(self, **more: Any) -> dict[str, Any]:
+        if "path" in more:
+            more["path"] = os.path.join(self.start_directory, more["path"])
         return {"sandbox": self.sandbox_id, "vm": self.vm_name, **more}
 
 
