@@ -100,6 +100,7 @@ class Targets(NamedTuple):
     outside: str  # that the policy does not allow
     elsewhere: str  # an address of another vnet
     other_gateway: str
+    partner: str  # that it may talk to, at one port; empty: nobody
 
 
 def link_local(address: str) -> str:
@@ -165,6 +166,32 @@ def v4_attempts(card: Card, to: Targets) -> dict[str, Maker]:
                 )
             )
     return made
+
+
+# Destination unreachable, too big, time exceeded, a bad parameter.
+ICMP_ERRORS = ((3, 1), (3, 4), (11, 0), (12, 0))
+
+
+def error_attempts(card: Card, to: Targets) -> dict[str, Maker]:
+    """ICMP errors about a connection that exists: connection tracking calls them part of it."""
+
+    def about(target: str, kind: int, code: int, mark: bytes) -> list[bytes]:
+        answer = ipv4(to.partner, card.address, struct.pack(">HHHH", 80, 5353, 8, 0))
+        error = icmp(kind, code, bytes(4) + answer + mark)
+        return [
+            plain(card, to.partner, card.gateway_mac, b"opening"),
+            ether(card.gateway_mac, card.mac, 0x800, ipv4(card.address, target, error, ICMP)),
+        ]
+
+    if not to.partner:
+        return {}
+    return {
+        f"ICMP {kind}/{code} to {target}": lambda mark, t=target, k=kind, c=code: about(
+            t, k, c, mark
+        )
+        for target in (to.partner, to.outside, to.host)
+        for kind, code in ICMP_ERRORS
+    }
 
 
 def link_attempts(card: Card, to: Targets) -> dict[str, Maker]:
@@ -251,7 +278,12 @@ def v6_attempts(card: Card, to: Targets) -> dict[str, Maker]:
 
 def attempts(card: Card, to: Targets) -> dict[str, list[bytes]]:
     """The frames of each attempt, by what it is; the mark tells its number."""
-    makers = {**v4_attempts(card, to), **link_attempts(card, to), **v6_attempts(card, to)}
+    makers = {
+        **v4_attempts(card, to),
+        **error_attempts(card, to),
+        **link_attempts(card, to),
+        **v6_attempts(card, to),
+    }
     return {
         name: make(f"mk-{number}-{card.name}.".encode())
         for number, (name, make) in enumerate(makers.items())

@@ -255,7 +255,16 @@ def test_no_frame_gets_out(range_: Range) -> None:
         card = card_of(range_, vm, gateway)
         away = "10.99.0.1" if vm != "hermit" else "192.168.20.1"
         to = raw.Targets(
-            HOST, HOST_TOO, HOST_BROADCAST, HOST6, METADATA, METADATA6, EVIL, others[vm], away
+            HOST,
+            HOST_TOO,
+            HOST_BROADCAST,
+            HOST6,
+            METADATA,
+            METADATA6,
+            EVIL,
+            others[vm],
+            away,
+            LITERAL if vm == "attacker" else "",
         )
         tries = raw.attempts(card, to)
         if vm == "tourist":  # who may send to EVIL, under whatever name it goes
@@ -324,10 +333,13 @@ def test_what_was_refused_is_told(range_: Range) -> None:
         (one["vnet"], one["from"], one["to"], one["protocol"], one["port"])
         for one in refused["connections"]
     }
-    for vnet, address in (("lan", "192.168.20.100"), ("free", "192.168.30.100")):
+    attacker = ("lan", "192.168.20.100")
+    for vnet, address in (attacker, ("free", "192.168.30.100")):
         assert (vnet, address, METADATA[0], "tcp", 80) in connections
         assert (vnet, address, HOST, "tcp", 8080) in connections
     assert ("free", "192.168.30.100", EVIL, "tcp", 80) not in connections, "that is allowed there"
+    # Not even an error about a connection that is allowed.
+    assert (*attacker, LITERAL, "icmp", None) in connections
     table = range_.ok("logs", "--net", range_.box)
     assert re.search(r"lan +- +evil.example +dns", table)
 
