@@ -43,9 +43,17 @@ static void add_memory(const struct qemu_plan *p, struct strv *a)
 			p->vm->ram_mb, QEMU_FD_RAM, p->ram == QEMU_RAM_SHARED ? "on" : "off");
 }
 
+/* The new board's SATA controller is one device more to attack and to start, and has nothing on it.
+ * Somebody's own arguments may put something there. */
+static const char *board_of(const struct vm_spec *vm)
+{
+	if (old_machine(vm))
+		return "pc";
+	return json_object_get(vm->native, "args") ? "q35" : "q35,sata=off";
+}
+
 static void add_machine(const struct qemu_plan *p, struct strv *a)
 {
-	const char *board = old_machine(p->vm) ? "pc" : "q35";
 
 	strv_addf(a, "%s", p->qemu);
 	strv_add_all(a, "-nodefaults", "-no-user-config", "-display", "none", "-name", NULL);
@@ -53,7 +61,7 @@ static void add_machine(const struct qemu_plan *p, struct strv *a)
 	strv_add(a, "-sandbox");
 	strv_add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
 	strv_add(a, "-machine");
-	strv_addf(a, "%s,vmport=off,memory-backend=ram", board);
+	strv_addf(a, "%s,vmport=off,memory-backend=ram", board_of(p->vm));
 	strv_add_all(a, "-accel", p->kvm ? "kvm" : "tcg", "-cpu", NULL);
 	strv_addf(a, "%s", p->vm->cpu ? p->vm->cpu : p->kvm ? "host" : TCG_CPU);
 	strv_add(a, "-m");
