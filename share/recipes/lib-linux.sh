@@ -87,6 +87,18 @@ modules_copy() {
 	depmod_run "$modules_to"
 }
 
+# module_unsign FILE: without its signature, which a kernel checks if it is there, but does not ask for.
+# Behind the module come the signature, twelve bytes of which the last four are its length, and a mark.
+module_unsign() {
+	[ "$(tail -c 28 "$1")" = '~Module signature appended~' ] || return 0
+	tail -c 32 "$1" >"$WORK/signed"
+	length=0
+	for byte in $(od -An -v -t u1 -N 4 "$WORK/signed"); do
+		length=$((length * 256 + byte))
+	done
+	truncate -s "-$((length + 12 + 28))" "$1"
+}
+
 # busybox has a depmod: the host need not.
 depmod_run() {
 	guard "$TOOLS/bin/busybox" depmod -b "${1%/lib/modules/*}" "${1##*/}"

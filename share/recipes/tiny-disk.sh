@@ -44,8 +44,7 @@ progress 4 6 'making the disk'
 truncate -s "${DISK_MB}M" "$WORK/disk.raw"
 ext4_make "$WORK/disk.raw" "$DISK_MB" "$WORK/root"
 owners_set "$WORK/disk.raw" "$WORK/root"
-disk_boot "$WORK/disk.raw" "$DISK_MB" "$WORK/boot" \
-	'root=LABEL=root rw console=ttyS0 quiet panic=-1 cryptomgr.notests'
+disk_boot "$WORK/disk.raw" "$DISK_MB" "$WORK/boot" "root=LABEL=root rw $TINY_CMDLINE"
 
 progress 5 6 'compressing the disk'
 disk_pack "$WORK/disk.raw"

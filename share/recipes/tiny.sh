@@ -33,11 +33,9 @@ progress 4 5 'packing the initramfs'
 	cpio_pack "$WORK/owned" 1000:1000 home/user
 } >"$OUT/initrd"
 
-# quiet: a serial console is slow, and warnings get through. panic: a dead kernel ends QEMU
-# (-no-reboot) instead of hanging. cryptomgr: its self-tests take a quarter of an emulated boot.
 manifest name=tiny \
 	description='Kernel and initramfs with busybox and the guest agent, for demos and tests' \
 	kernel="$KERNEL" kernel_efi=vmlinuz initrd=initrd \
-	cmdline='console=ttyS0 quiet panic=-1 cryptomgr.notests' \
+	cmdline="$TINY_CMDLINE" \
 	disk= disk_format= root= user=user min_ram_mb=128 firmware=any
 progress 5 5 'done'
