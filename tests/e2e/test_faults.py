@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,15 +48,17 @@ def kill_while_making(faulty: Home, seed: int, runs: int) -> None:
     rng = random.Random(seed)
     specs = [faulty.spec(TINY), faulty.spec(COLD)]
     for run in range(runs):
-        client = faulty.start("up", specs[run % 2])
+        client = faulty.start("up", specs[run % 2], stdout=subprocess.PIPE)
         time.sleep(instant(rng))
         victim = strike(faulty, rng, client.pid)
         if victim == "qemu" and rng.random() < 0.9:
             # It may have been too early for QEMU; the daemon is killed too, so that the run ends.
             time.sleep(rng.uniform(0, 0.1))
             faulty.kill_daemon()
-        if client.wait(300) == 0:
-            # Too early for anything: the client found, or started, a daemon that served it.
+        said, _ = client.communicate(timeout=300)
+        if said:
+            # Too early for anything: the client found, or started, a daemon that served it. Or too
+            # late: who has told the id need not live to the end.
             faulty.ok("rm", "--all")
         faulty.ok("ls")  # the next daemon, if the last one is gone
         try:
