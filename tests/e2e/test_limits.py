@@ -45,14 +45,20 @@ def refusal(home: Home, victim: str) -> str:
 
 def test_agents_that_talk_rubbish_or_not_at_all(template: None) -> None:
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
-    rubbish = ["yes rubbish", "cat /dev/zero", "cat /dev/urandom", "yes '{\"return\":{}}'", "true"]
+    megabytes = {
+        "yes rubbish": 10,
+        "cat /dev/zero": 100,  # without an end of line
+        "cat /dev/urandom": 10,
+        "yes '{\"return\":{}}'": 10,
+        "true": 0,
+    }
     try:
-        victims = [home.up() for _ in rubbish]
+        victims = [home.up() for _ in megabytes]
         before = status_kb(home.daemon_pid(), "VmRSS")
-        for victim, says in zip(victims, rubbish, strict=True):
+        for victim, (says, most) in zip(victims, megabytes.items(), strict=True):
             script = (
                 "for f in /usr/sbin/qemu-ga /usr/bin/qemu-ga; do [ -e $f ] && mv $f /gone; done; "
-                f"killall -9 qemu-ga moat-guest; {says} | head -c 100000000 > {AGENT_PORT}"
+                f"killall -9 qemu-ga moat-guest; {says} | head -c {most}000000 > {AGENT_PORT}"
             )
             outlives = f"setsid sh -c {shlex.quote(script)} >/dev/null 2>&1 &"
             in_guest(home, victim, outlives)
