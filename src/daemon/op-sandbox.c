@@ -200,25 +200,19 @@ int handle_ls(struct request *rq, json_t **ret, struct err *e)
 /* ---- rm ---- */
 
 struct choice {
-	json_t *ids;    /* array of full ids, or NULL */
+	json_t *named;  /* object: its keys are ids */
 	json_t *labels; /* object, or NULL */
 	bool all;
-	json_t *met; /* object: its keys are the ids of those that were chosen */
+	json_t *met; /* as named: those that were there */
 };
 
 static bool fits_choice(const struct sandbox *sb, const struct choice *c)
 {
 	const char *key;
 	json_t *value;
-	size_t i;
 
-	if (c->all)
+	if (c->all || json_object_get(c->named, sb->id))
 		return true;
-	json_array_foreach(c->ids, i, value)
-	{
-		if (strcmp(json_string_value(value), sb->id) == 0)
-			return true;
-	}
 	if (!c->labels || json_object_size(c->labels) == 0)
 		return false;
 	json_object_foreach(c->labels, key, value)
@@ -241,7 +235,7 @@ static bool chosen(const struct sandbox *sb, void *arg)
 }
 
 /* Prefixes become ids first, so that a wrong one is an error before anything is removed. */
-static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_ids, struct err *e)
+static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_named, struct err *e)
 {
 	json_t *one;
 	size_t i;
@@ -256,16 +250,17 @@ static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_ids, stru
 			return err_set(e, ERR_INVALID, "sandboxes[%zu]: not a string", i);
 		if (registry_resolve(d->registry, json_string_value(one), id, e) < 0)
 			return -1;
-		json_array_append_new(ret_ids, json_string(id));
+		if (json_object_set_new(ret_named, id, json_true()) < 0)
+			return err_oom(e);
 	}
 	return 0;
 }
 
 int handle_rm(struct request *rq, json_t **ret, struct err *e)
 {
-	auto_json json_t *ids = json_array(), *met = json_object();
+	auto_json json_t *named = json_object(), *met = json_object(), *removed = json_array();
 	json_t *prefixes = NULL, *ignored;
-	struct choice choice = {.ids = ids, .met = met};
+	struct choice choice = {.named = named, .met = met};
 	const char *id;
 	int all = 0;
 
@@ -277,14 +272,14 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	if (!all && !prefixes && json_object_size(choice.labels) == 0)
 		return err_set(e, ERR_INVALID, "args: say which: sandboxes, labels or all");
-	if (resolve_all(rq->daemon, prefixes, ids, e) < 0)
+	if (resolve_all(rq->daemon, prefixes, named, e) < 0)
 		return -1;
 	if (removal_run(rq->daemon, chosen, &choice, e) < 0)
 		return err_wrap(e, "not everything could be removed; moat gc will try again");
 	/* What was meant is gone, even if its maker or somebody else removed it for us. */
-	if (!prefixes)
-		json_object_foreach(met, id, ignored) json_array_append_new(ids, json_string(id));
-	return json_make(ret, e, "{s:O}", "removed", ids);
+	json_object_foreach(prefixes ? named : met, id, ignored)
+		json_array_append_new(removed, json_string(id));
+	return json_make(ret, e, "{s:O}", "removed", removed);
 }
 
 int handle_detach(struct request *rq, json_t **ret, struct err *e)

@@ -86,8 +86,8 @@ check "and removes the sandbox" gone "$new"
 expect "rm of none" 3 rm zzzz
 expect "rm of one, and of none" 3 rm $id zzzz
 check "removes neither" test "$(moat ls -q)" = "$id"
-expect "rm" 0 rm "$(printf %.4s $id)"
-check "prints what was removed" test "$(cat "$tmp/out")" = "$id"
+expect "rm of one that is named twice" 0 rm "$(printf %.4s $id)" $id
+check "prints once what was removed" test "$(cat "$tmp/out")" = "$id"
 expect "once is enough" 3 rm $id
 expect "rm --all of nothing" 0 rm --all
 says "is fine" err "nothing to remove"
