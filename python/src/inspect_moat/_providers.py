@@ -25,7 +25,8 @@ from ._proxmox_config import (
     load_instances,
     untimed_wait,
 )
-from ._sandbox import VmSandboxEnvironment, progress_text
+from ._sandbox import VmSandboxEnvironment
+from ._upkeep import progress_text
 from ._vagrant_command import (
     SandboxDirectory,
     Vagrant,

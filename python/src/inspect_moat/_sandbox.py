@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import sys
-from collections.abc import Awaitable, Callable
 from logging import getLogger
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
-import anyio
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import (
     ExecResult,
@@ -25,10 +22,9 @@ from inspect_ai.util._sandbox.environment import HostMapping, PortMapping
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
-from ._client import Connection, Reply, Request
+from ._client import Connection, Reply
 from ._config import describe
 from ._connect import connect
-from ._daemon import find_binary
 from ._errors import (
     MoatError,
     MoatNotInstalledError,
@@ -38,6 +34,7 @@ from ._errors import (
     to_write_exception,
 )
 from ._labels import cleanup_labels, sample_labels
+from ._login import kept_notice, shell_command, vscode_command
 from ._places import (
     Locate,
     Places,
@@ -49,23 +46,27 @@ from ._places import (
 from ._result import NOT_FOUND, cannot_enter, refused, timeout_error, to_exec_result
 from ._running import RunningSandbox, running_sandboxes
 from ._standby import end_standby, start_standby
-from ._wire import FrameTooLargeError, Message
+from ._upkeep import (
+    QUERY_TIMEOUT,
+    TRACE,
+    detach_sandbox,
+    leftovers,
+    remove_sandbox,
+    up_sandbox,
+    validate_spec,
+)
+from ._wire import FrameTooLargeError
 
 logger = getLogger(__name__)
 
-TRACE = "moat"
 # How much longer than its command's own timeout an exec may take before the VM counts as stuck.
 EXEC_GRACE = 30.0
 FILE_TIMEOUT = 600.0
-REMOVE_TIMEOUT = 120.0
-QUERY_TIMEOUT = 30.0
-SSH_PORT = 22
 PATH_MAX = 4096
 # By these very words Inspect knows what to tell the model instead of failing the sample.
 NUL_IN_TEXT = "embedded null byte"
 # The limits of Inspect's contract for commands that are tried again after a timeout.
 RETRY_TIMEOUTS = (60, 30)
-RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR")
 
 T = TypeVar("T")
 
@@ -140,13 +141,13 @@ class VmSandboxEnvironment(SandboxEnvironment):
                 await cls.prepare(connection, spec)
                 return
             try:
-                await _validate(connection, spec)
+                await validate_spec(connection, spec)
             except MoatError as ex:
                 if ex.kind != "not_found":
                     raise
                 # an image is missing; what else may be wrong is found out when it is there
                 await cls.prepare(connection, spec)
-                await _validate(connection, spec)
+                await validate_spec(connection, spec)
             count = cls.standby(parsed)
             await start_standby(connection, cls.provider, config_key(config), spec, count)
         except MoatError as ex:
@@ -171,7 +172,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
         try:
             connection = await connect()
             with trace_action(logger, TRACE, f"up {labels}"):
-                result = await _up(connection, args)
+                result = await up_sandbox(connection, args)
         except MoatError as ex:
             raise to_exception(ex) from ex
         sandbox_id = str(result["sandbox"])
@@ -227,10 +228,10 @@ class VmSandboxEnvironment(SandboxEnvironment):
         for sandbox_id in ids:
             entry = running.pop(sandbox_id, None)
             if entry is not None:
-                await _remove(entry)
+                await remove_sandbox(entry)
             for fork in [fork for fork in running.values() if fork.parent == sandbox_id]:
                 del running[fork.id]
-                await _remove(fork)
+                await remove_sandbox(fork)
 
     @classmethod
     @override
@@ -243,12 +244,12 @@ class VmSandboxEnvironment(SandboxEnvironment):
             del running[entry.id]
         if cleanup:
             for entry in mine:
-                await _remove(entry)
-        kept = [] if cleanup else [entry for entry in mine if await _detach(entry)]
+                await remove_sandbox(entry)
+        kept = [] if cleanup else [entry for entry in mine if await detach_sandbox(entry)]
         # the configuration is not read again: its files may be gone, the sandboxes are not
         await end_standby(cls.provider, config_key(config))
         if kept:
-            print(_kept_notice(cls.provider, kept))
+            print(kept_notice(cls.provider, kept))
 
     @classmethod
     @override
@@ -261,7 +262,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
         except (MoatError, MoatNotInstalledError) as ex:
             print(f"moat: {ex}", file=sys.stderr)
             raise SystemExit(1) from None
-        gone, errors = await _leftovers(cls.remove_leftovers(connection))
+        gone, errors = await leftovers(cls.remove_leftovers(connection))
         try:
             reply = await connection.request("rm", args)
             removed = reply.result.get("removed", [])
@@ -438,8 +439,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
         ports = await self._ports()
         return SandboxConnection(
             type=self.provider,
-            command=_shell_command(self.sandbox_id, self.vm_name, user),
-            vscode_command=_vscode_command(vm, ports, user),
+            command=shell_command(self.sandbox_id, self.vm_name, user),
+            vscode_command=vscode_command(vm, ports, user),
             container=self.sandbox_id,
             ports=ports,
         )
@@ -558,7 +559,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
         if mine is None or not mine.parent:
             raise ValueError(f"{self.sandbox_id} is no copy of a sandbox")
         del running[self.sandbox_id]
-        await _remove(mine)
+        await remove_sandbox(mine)
 
     async def _snapshot(self, op: str, name: str, **more: str) -> None:
         args = {"sandbox": self.sandbox_id, "name": name, **more}
@@ -572,115 +573,6 @@ class VmSandboxEnvironment(SandboxEnvironment):
         if "path" in more:
             more["path"] = os.path.join(self.start_directory, more["path"])
         return {"sandbox": self.sandbox_id, "vm": self.vm_name, **more}
-
-
-async def _validate(connection: Connection, spec: dict[str, Any]) -> None:
-    await connection.request("validate", {"spec": spec}, timeout=QUERY_TIMEOUT)
-
-
-async def _up(connection: Connection, args: dict[str, Any]) -> dict[str, Any]:
-    """Make a sandbox. If it fails or is cancelled, nothing is left of it.
-
-    Inspect does not clean up after a sample_init that did not return. The daemon removes what was
-    half made; what was finished in the very moment of the cancellation is removed here.
-    """
-    call = await connection.start(Request("up", args))
-    try:
-        return (await call.wait()).result
-    except BaseException:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(REMOVE_TIMEOUT):
-            call.cancel()
-            await _ignoring_errors(lambda: _remove_result_of(connection, call.wait))
-        raise
-
-
-async def _remove_result_of(connection: Connection, wait: Callable[[], Awaitable[Reply]]) -> None:
-    reply = await wait()
-    await connection.request("rm", {"sandboxes": [reply.result["sandbox"]]})
-
-
-async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await step()
-    except MoatError as ex:
-        logger.debug("moat: after a cancelled up: %s", ex.message)
-
-
-async def _leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """What `gc` removed, and what it could not: that must not keep sandboxes from being removed."""
-    try:
-        answer = await step
-    except MoatError as ex:
-        return [], [ex.message]
-    stayed = [f"not removed: {text}" for text in answer.get("failed", [])]
-    return [str(line) for line in answer.get("removed", [])], stayed
-
-
-async def _remove(entry: RunningSandbox) -> None:
-    """Remove a sandbox. What cannot be removed now is removed when the connection ends."""
-    try:
-        with trace_action(logger, TRACE, f"rm {entry.id}"):
-            await entry.connection.request("rm", {"sandboxes": [entry.id]}, timeout=REMOVE_TIMEOUT)
-    except MoatError as ex:
-        if ex.kind not in ("not_found", "unavailable"):
-            logger.warning("moat: sandbox %s could not be removed: %s", entry.id, ex.message)
-
-
-async def _detach(entry: RunningSandbox) -> bool:
-    try:
-        await entry.connection.request("detach", {"sandbox": entry.id}, timeout=QUERY_TIMEOUT)
-    except MoatError as ex:
-        logger.warning("moat: sandbox %s could not be kept: %s", entry.id, ex.message)
-        return False
-    return True
-
-
-def _kept_notice(provider: str, kept: list[RunningSandbox]) -> str:
-    lines = ["", "Sandboxes that are still running:", ""]
-    for entry in kept:
-        what = f"sample {entry.sample}, epoch {entry.epoch}" if entry.epoch else entry.sample
-        lines.append(f"  {entry.id}  {what}  ({', '.join(entry.vms)})")
-    moat = shlex.join(_moat_command())
-    lines += [
-        "",
-        f"Look around in one:  {moat} shell {kept[0].id}",
-        f"List them:           {moat} ls",
-        f"Remove one:          inspect sandbox cleanup {provider} {kept[0].id}",
-        f"Remove all:          inspect sandbox cleanup {provider}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _moat_command() -> list[str]:
-    """How to call moat in another terminal, where our environment variables may not be set."""
-    settings = [f"{name}={os.environ[name]}" for name in RUNTIME_VARIABLES if name in os.environ]
-    return [*(["env", *settings] if settings else []), find_binary()]
-
-
-def _vscode_command(
-    vm: dict[str, Any], ports: list[PortMapping] | None, user: str | None
-) -> list[Any] | None:
-    """What VS Code's extension Remote - SSH has to do for a window on the VM.
-
-    None without SSH: it is there if the driver has a name for `ssh`, or if port 22 is forwarded.
-    """
-    open_window = "opensshremotes.openEmptyWindow"
-    if "ssh_host" in vm and user is None:  # whoever logs in there
-        return [open_window, {"host": vm["ssh_host"]}]
-    for port in ports or ():
-        if port.container_port == SSH_PORT:
-            to = port.mappings[0]
-            return [
-                open_window,
-                {"host": to.host_ip, "port": to.host_port, "userName": user or vm["user"]},
-            ]
-    return None
-
-
-def _shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
-    options = ["--user", user] if user else []
-    return shlex.join([*_moat_command(), "shell", *options, "--vm", vm_name, sandbox_id])
 
 
 def _check_names_a_file(path: str) -> None:
@@ -704,11 +596,3 @@ def _is_valid_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def progress_text(message: Message) -> str:
-    """A progress frame in words."""
-    done, total = message.get("done"), message.get("total")
-    # larger numbers are bytes, and tell a reader nothing
-    counted = f" ({done}/{total})" if done is not None and 0 < (total or 0) < 1000 else ""
-    return f"{message.get('text', '')}{counted}"

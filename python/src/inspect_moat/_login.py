@@ -1,0 +1,63 @@
+"""How a person gets at a VM, from another terminal or an editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from inspect_ai.util._sandbox.environment import PortMapping
+
+from ._daemon import find_binary
+from ._running import RunningSandbox
+
+SSH_PORT = 22
+RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR")
+
+
+def kept_notice(provider: str, kept: list[RunningSandbox]) -> str:
+    lines = ["", "Sandboxes that are still running:", ""]
+    for entry in kept:
+        what = f"sample {entry.sample}, epoch {entry.epoch}" if entry.epoch else entry.sample
+        lines.append(f"  {entry.id}  {what}  ({', '.join(entry.vms)})")
+    moat = shlex.join(_moat_command())
+    lines += [
+        "",
+        f"Look around in one:  {moat} shell {kept[0].id}",
+        f"List them:           {moat} ls",
+        f"Remove one:          inspect sandbox cleanup {provider} {kept[0].id}",
+        f"Remove all:          inspect sandbox cleanup {provider}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _moat_command() -> list[str]:
+    """How to call moat in another terminal, where our environment variables may not be set."""
+    settings = [f"{name}={os.environ[name]}" for name in RUNTIME_VARIABLES if name in os.environ]
+    return [*(["env", *settings] if settings else []), find_binary()]
+
+
+def vscode_command(
+    vm: dict[str, Any], ports: list[PortMapping] | None, user: str | None
+) -> list[Any] | None:
+    """What VS Code's extension Remote - SSH has to do for a window on the VM.
+
+    None without SSH: it is there if the driver has a name for `ssh`, or if port 22 is forwarded.
+    """
+    open_window = "opensshremotes.openEmptyWindow"
+    if "ssh_host" in vm and user is None:  # whoever logs in there
+        return [open_window, {"host": vm["ssh_host"]}]
+    for port in ports or ():
+        if port.container_port == SSH_PORT:
+            to = port.mappings[0]
+            return [
+                open_window,
+                {"host": to.host_ip, "port": to.host_port, "userName": user or vm["user"]},
+            ]
+    return None
+
+
+def shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
+    options = ["--user", user] if user else []
+    return shlex.join([*_moat_command(), "shell", *options, "--vm", vm_name, sandbox_id])

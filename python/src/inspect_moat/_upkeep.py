@@ -1,0 +1,90 @@
+"""Making sandboxes, and removing or keeping them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from logging import getLogger
+from typing import Any
+
+import anyio
+from inspect_ai.util import trace_action
+
+from ._client import Connection, Reply, Request
+from ._errors import MoatError
+from ._running import RunningSandbox
+from ._wire import Message
+
+logger = getLogger(__name__)
+
+TRACE = "moat"
+REMOVE_TIMEOUT = 120.0
+QUERY_TIMEOUT = 30.0
+
+
+async def validate_spec(connection: Connection, spec: dict[str, Any]) -> None:
+    await connection.request("validate", {"spec": spec}, timeout=QUERY_TIMEOUT)
+
+
+async def up_sandbox(connection: Connection, args: dict[str, Any]) -> dict[str, Any]:
+    """Make a sandbox. If it fails or is cancelled, nothing is left of it.
+
+    Inspect does not clean up after a sample_init that did not return. The daemon removes what was
+    half made; what was finished in the very moment of the cancellation is removed here.
+    """
+    call = await connection.start(Request("up", args))
+    try:
+        return (await call.wait()).result
+    except BaseException:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(REMOVE_TIMEOUT):
+            call.cancel()
+            await _ignoring_errors(lambda: _remove_result_of(connection, call.wait))
+        raise
+
+
+async def _remove_result_of(connection: Connection, wait: Callable[[], Awaitable[Reply]]) -> None:
+    reply = await wait()
+    await connection.request("rm", {"sandboxes": [reply.result["sandbox"]]})
+
+
+async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await step()
+    except MoatError as ex:
+        logger.debug("moat: after a cancelled up: %s", ex.message)
+
+
+async def leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """What `gc` removed, and what it could not: that must not keep sandboxes from being removed."""
+    try:
+        answer = await step
+    except MoatError as ex:
+        return [], [ex.message]
+    stayed = [f"not removed: {text}" for text in answer.get("failed", [])]
+    return [str(line) for line in answer.get("removed", [])], stayed
+
+
+async def remove_sandbox(entry: RunningSandbox) -> None:
+    """Remove a sandbox. What cannot be removed now is removed when the connection ends."""
+    try:
+        with trace_action(logger, TRACE, f"rm {entry.id}"):
+            await entry.connection.request("rm", {"sandboxes": [entry.id]}, timeout=REMOVE_TIMEOUT)
+    except MoatError as ex:
+        if ex.kind not in ("not_found", "unavailable"):
+            logger.warning("moat: sandbox %s could not be removed: %s", entry.id, ex.message)
+
+
+async def detach_sandbox(entry: RunningSandbox) -> bool:
+    try:
+        await entry.connection.request("detach", {"sandbox": entry.id}, timeout=QUERY_TIMEOUT)
+    except MoatError as ex:
+        logger.warning("moat: sandbox %s could not be kept: %s", entry.id, ex.message)
+        return False
+    return True
+
+
+def progress_text(message: Message) -> str:
+    """A progress frame in words."""
+    done, total = message.get("done"), message.get("total")
+    # larger numbers are bytes, and tell a reader nothing
+    counted = f" ({done}/{total})" if done is not None and 0 < (total or 0) < 1000 else ""
+    return f"{message.get('text', '')}{counted}"
