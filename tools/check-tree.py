@@ -206,11 +206,14 @@ def check_calls(name, code, report):
                 report.say(name, number, f"{call}(): {NEVER[call]}")
 
 
-def check_c(name, text, report):
-    lines = text.count("\n")
-    code = without_comments_and_strings(text)
+def check_size(name, data, report):
+    lines = data.count(b"\n")
     if lines > FILE_LINES_MAX:
         report.say(name, lines, f"file of {lines} lines, at most {FILE_LINES_MAX}")
+
+
+def check_c(name, text, report):
+    code = without_comments_and_strings(text)
     check_functions(name, code, report)
     if name.startswith("src/"):
         check_includes(name, text, report)
@@ -243,6 +246,8 @@ def main():
         data = (ROOT / name).read_bytes()
         if is_text(name, data):
             check_blanks(name, data, report)
+        if name.endswith((".c", ".h", ".py", ".sh")):
+            check_size(name, data, report)
         if name.endswith((".c", ".h")):
             c_files.append(name)
             check_c(name, data.decode(errors="replace"), report)

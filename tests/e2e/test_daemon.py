@@ -1,4 +1,4 @@
-"""The daemon and its clients: starting, ending, leases, and clients that break the rules."""
+"""The daemon and its clients: starting, and clients that break the rules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import fcntl
 import json
 import multiprocessing
 import os
-import signal
 import socket
-import sqlite3
 import struct
 import subprocess
 import sys
@@ -20,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from home import COLD, TINY, Home, Wire, kill
+from home import TINY, Home, Wire, kill
 
 from tools import (
     STRANGER,
     as_stranger,
     daemons,
     in_guest,
-    listed,
     log_of,
     needs_root,
     status_kb,
@@ -485,148 +482,3 @@ def test_stopping_a_daemon_that_has_too_many_connections(home: Home) -> None:
         assert refused["error"]["kind"] == "busy", refused
         home.ok("serve", "--stop")
         until(lambda: not Path(f"/proc/{pid}").exists(), "it has ended")
-
-
-# ---- leases ----
-
-
-def test_sandbox_ends_with_its_connection_unless_detached(home: Home) -> None:
-    client = wire(home)
-    _, second = (client.request("up", {"spec": TINY}) for _ in range(2))
-    made = {}
-    while len(made) < 2:
-        message = client.receive()[0]
-        if message["type"] == "progress":
-            continue
-        assert message["type"] == "result", message
-        made[message["id"]] = message["result"]["sandbox"]
-    assert client.final(client.request("detach", {"sandbox": made[second]}))["type"] == "result"
-    assert [s["detached"] for s in listed(home) if s["id"] == made[second]] == [True]
-    client.sock.close()
-    until(lambda: [s["id"] for s in listed(home)] == [made[second]], "the leased one goes")
-    assert len(home.qemu_pids()) == 1
-    assert home.ok("exec", made[second], "--", "echo", "alive") == "alive"
-
-    # rm ends what runs in it, and says so.
-    running = home.start("exec", made[second], "--", "sleep", "60", stderr=subprocess.PIPE)
-    until(lambda: "sleep 60" in in_guest(home, made[second], "ps"), "it runs")
-    assert home.ok("rm", made[second]) == made[second]
-    said = running.communicate(timeout=20)[1].decode()
-    assert running.returncode != 0
-    assert f"sandbox {made[second]} was removed" in said
-    home.assert_nothing_left()
-
-
-def test_cancelled_up_leaves_nothing(home: Home) -> None:
-    client = wire(home)
-    for moment in (0.0, 0.05, 0.3, 1.5):
-        wanted = client.request("up", {"spec": COLD})
-        time.sleep(moment)
-        client.send({"type": "cancel", "id": wanted})
-        assert client.final(wanted)["error"]["kind"] == "cancelled"
-        assert home.left_over() == [], f"cancelled after {moment} s"
-    wanted = client.request("up", {"spec": COLD}, timeout=1)
-    assert client.final(wanted)["error"]["kind"] == "timeout"
-    assert home.left_over() == []
-
-
-def test_rm_all_while_making(home: Home) -> None:
-    makers = [home.start("up", home.spec(COLD), stderr=subprocess.PIPE) for _ in range(2)]
-    until(lambda: len(home.qemu_pids()) == 2, "both are on their way")
-    home.ok("rm", "--all")
-    assert listed(home) == []
-    home.assert_nothing_left()
-    for maker in makers:
-        said = maker.communicate(timeout=20)[1].decode()
-        assert maker.returncode != 0
-        assert "was removed while it was made" in said
-    assert json.loads(home.ok("info", "--json"))["memory"]["committed_mb"] == 0
-
-
-# ---- the daemon's end ----
-
-
-def test_sigterm_removes_everything(home: Home) -> None:
-    daemon = home.start("serve")
-    until(lambda: (home.dir / "run" / "moat.sock").exists(), "it listens")
-    home.up()
-    client = home.start("up", home.spec(COLD), stderr=subprocess.PIPE)
-    until(lambda: len(home.qemu_pids()) == 2, "the second is on its way")
-    daemon.terminate()
-    assert daemon.wait(60) == 0
-    assert client.wait(60) != 0
-    home.assert_nothing_left()
-    assert not (home.dir / "run" / "moat.sock").exists()
-
-
-def test_end_with_sandboxes_and_the_daemon_after_it(home: Home) -> None:
-    box = home.up()
-    assert "1 sandbox" in home.fails("serve", "--stop")
-    assert home.ok("exec", box, "--", "echo", "alive") == "alive"
-    last = home.daemon_pid()
-    os.kill(last, signal.SIGTERM)
-    assert listed(home) == []  # at once, while the last one is still removing its sandbox
-    assert daemons(home) != [last]
-    home.ok("serve", "--stop", "--force")
-    home.assert_nothing_left()
-    assert not home.processes()
-
-
-def test_idle_daemon_leaves(home: Home) -> None:
-    (home.dir / "config.yaml").write_text("idle_exit: 4\n")
-    client = wire(home)
-    time.sleep(6.5)
-    assert client.final(client.request("ls", {}))["type"] == "result", "a client keeps it"
-    client.sock.close()
-    until(lambda: not home.processes(), "it leaves", 60)
-    assert "idle: leaving" in log_of(home)
-    home.ok("ls")
-
-
-def test_gc_says_what_it_removed(home: Home) -> None:
-    box = home.up()
-    # Guards let no QEMU outlive the daemon, so this stands in for one: it carries the stamp.
-    survivor = [
-        sys.executable,
-        "-c",
-        "import time; time.sleep(600)",
-        "-name",
-        f"moat-{box}/default",
-    ]
-    with subprocess.Popen(survivor) as left_behind:
-        try:
-            home.kill_daemon()
-            said = home.ok("gc")
-            assert left_behind.wait(60) == -signal.SIGKILL
-        finally:
-            left_behind.kill()
-    assert f"removed processes of sandbox {box}" in said.splitlines()
-    assert f"state/sandboxes/{box}" in said
-    home.assert_nothing_left()
-    assert box not in home.ok("gc"), "it is told once"
-
-
-def test_gc_removes_the_rest_when_something_will_not_go(home: Home) -> None:
-    box = home.up()
-    home.kill_daemon()
-    journal = home.dir / "state" / "journal.db"
-    riddle = (box, "qemu", "riddle", "of the sphinx", "done")
-    with contextlib.closing(sqlite3.connect(journal)) as db, db:
-        db.execute(
-            "INSERT INTO thing(sandbox, driver, kind, ref, state) VALUES (?, ?, ?, ?, ?)", riddle
-        )
-    done = home.run("gc")
-    assert done.returncode == 1
-    assert f"state/sandboxes/{box}" in done.stdout
-    why = f"riddle of sandbox {box}: of the sphinx: the qemu driver knows no"
-    assert f"moat: not removed: {why}" in done.stderr
-    again = home.run("gc", "--json")
-    assert again.returncode == 1, "it stays in the journal"
-    answer = json.loads(again.stdout)
-    assert answer["removed"] == []
-    assert [why in text for text in answer["failed"]] == [True]
-    home.ok("serve", "--stop")
-    with contextlib.closing(sqlite3.connect(journal)) as db, db:
-        db.execute("DELETE FROM thing WHERE kind = 'riddle'")
-    home.ok("gc")
-    home.assert_nothing_left()
