@@ -54,7 +54,6 @@ static const char *board_of(const struct vm_spec *vm)
 
 static void add_machine(const struct qemu_plan *p, struct strv *a)
 {
-
 	strv_addf(a, "%s", p->qemu);
 	strv_add_all(a, "-nodefaults", "-no-user-config", "-display", "none", "-name", NULL);
 	strv_addf(a, "moat-%s/%s", p->sandbox, p->vm->name);
