@@ -91,9 +91,8 @@ modules_copy() {
 # Behind the module come the signature, twelve bytes of which the last four are its length, and a mark.
 module_unsign() {
 	[ "$(tail -c 28 "$1")" = '~Module signature appended~' ] || return 0
-	tail -c 32 "$1" >"$WORK/signed"
 	length=0
-	for byte in $(od -An -v -t u1 -N 4 "$WORK/signed"); do
+	for byte in $(tail -c 32 "$1" | od -An -v -t u1 -N 4); do
 		length=$((length * 256 + byte))
 	done
 	truncate -s "-$((length + 12 + 28))" "$1"

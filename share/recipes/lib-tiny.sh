@@ -10,7 +10,7 @@ TINY_MODULES='virtio_pci virtio_mmio virtio_console virtio_net 8021q virtio_blk 
 
 # quiet: a serial console is slow, and warnings get through. panic: a dead kernel ends QEMU
 # (-no-reboot) instead of hanging. cryptomgr: its self-tests take a quarter of an emulated boot. The
-# rest makes every program take a fifth longer to start under emulation, and nothing here uses it.
+# rest is a tenth of what an emulated guest executes to start a program, and nothing here uses it.
 # shellcheck disable=SC2034 # used by tiny.sh and tiny-disk.sh
 TINY_CMDLINE='console=ttyS0 quiet panic=-1 cryptomgr.notests lsm= cgroup_disable=memory psi=0 init_on_alloc=0'
 
