@@ -9,6 +9,7 @@
 
 int form_escape(struct buf *b, const char *text, size_t len, struct err *e)
 {
+	static const char digits[] = "0123456789ABCDEF";
 	uint8_t *room = buf_room(b, len * 3);
 	size_t n = 0;
 
@@ -21,8 +22,8 @@ int form_escape(struct buf *b, const char *text, size_t len, struct err *e)
 			room[n++] = c;
 		} else {
 			room[n++] = '%';
-			room[n++] = (uint8_t) "0123456789ABCDEF"[c >> 4];
-			room[n++] = (uint8_t) "0123456789ABCDEF"[c & 15];
+			room[n++] = (uint8_t)digits[c >> 4];
+			room[n++] = (uint8_t)digits[c & 15];
 		}
 	}
 	buf_grew(b, n);

@@ -258,6 +258,7 @@ static void feed(struct peer *p, struct job *j)
 static void take(struct peer *p, struct job *j, const struct wire_msg *m, struct peer_bytes body)
 {
 	struct wire_msg credit = {.type = WIRE_CREDIT, .id = j->id, .count = (uint32_t)body.len};
+	struct peer_bytes none = {.p = (char[]){""}};
 
 	switch (m->type) {
 	case WIRE_CREDIT:
@@ -272,8 +273,8 @@ static void take(struct peer *p, struct job *j, const struct wire_msg *m, struct
 		j->end = *m;
 		j->ended = true;
 		peer_append(&j->message, body);
-		peer_append(&j->out, (struct peer_bytes){.p = (char *)(uintptr_t) ""});
-		peer_append(&j->err, (struct peer_bytes){.p = (char *)(uintptr_t) ""});
+		peer_append(&j->out, none);
+		peer_append(&j->err, none);
 		break;
 	default:
 		give_up("unexpected message");

@@ -32,6 +32,7 @@ for deb in "$debs"/*.deb; do
 	dpkg-deb -x "$deb" "$work/unpacked"
 done
 from=$work/unpacked
+[ -e "$from/bin/bash" ] || ln -s usr/bin "$from/bin" # later releases have it there
 libraries=$root/usr/lib/x86_64-linux-gnu
 
 put() { # put FILE AS: with the shared libraries that it loads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -19,7 +20,8 @@ def kernel_of(options: Any) -> tuple[str, str]:
     images = Path(data) / "images"
     digest = (images / "names" / "tiny").read_text().strip()
     folder = images / f"sha256-{digest}"
-    return str(folder / "vmlinux"), str(folder / "initrd")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    return str(folder / manifest["kernel"]), str(folder / manifest["initrd"])
 
 
 def add_stubs(root: Path) -> None:
