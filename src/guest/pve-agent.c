@@ -39,6 +39,14 @@ static int call(struct pve_agent *a, const struct op *op, const char *method, co
 	return -1;
 }
 
+/* In the words of agents until QEMU 9, and of those since; some say "ld" instead of the number. */
+static bool is_about_pid(const char *text)
+{
+	const char *pid = strstr(text, "Agent error: PID ");
+
+	return strstr(text, "parameter 'pid'") || (pid && strstr(pid, " does not exist"));
+}
+
 enum pve_trouble pve_trouble(const struct err *e)
 {
 	if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED || e->kind == ERR_LIMIT ||
@@ -50,7 +58,7 @@ enum pve_trouble pve_trouble(const struct err *e)
 		return e->sys == PVE_NOT_SENT ? PVE_AGENT_DOWN : PVE_UNSURE;
 	if (strstr(e->msg, "guest agent is not running"))
 		return PVE_AGENT_DOWN;
-	if (strstr(e->msg, "parameter 'pid'"))
+	if (is_about_pid(e->msg))
 		return PVE_NO_PID;
 	if (strstr(e->msg, "got timeout") || strstr(e->msg, "unable to connect") ||
 		strstr(e->msg, "client closed connection"))

@@ -55,7 +55,7 @@ def as_stranger(home: Home, *argv: str) -> subprocess.CompletedProcess[str]:
 def own_data() -> Iterator[Path]:
     """A data directory of its own with everybody's images."""
     shared = Path(os.environ["MOAT_DATA_DIR"])
-    own = Path(tempfile.mkdtemp(prefix="mtd-", dir="/tmp"))
+    own = Path(tempfile.mkdtemp(prefix="mtd-", dir=shared.parent))  # where files can be linked to
 
     def link(source: str, target: str) -> None:
         """Locks are by inode: those of the copy are its own."""

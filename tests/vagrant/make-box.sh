@@ -50,7 +50,9 @@ put "$from/usr/bin/ssh-keygen" usr/bin/ssh-keygen
 put "$from/usr/bin/scp" usr/bin/scp
 put "$from/usr/bin/rsync" usr/bin/rsync
 put "$from/usr/bin/sudo" usr/bin/sudo
-put "$from/usr/lib/openssh/sftp-server" usr/lib/openssh/sftp-server
+for helper in sftp-server sshd-session sshd-auth; do # the last two are parts of sshd in later releases
+	[ ! -e "$from/usr/lib/openssh/$helper" ] || put "$from/usr/lib/openssh/$helper" "usr/lib/openssh/$helper"
+done
 for plugin in sudoers.so libsudo_util.so.0; do
 	put "$(find "$from" -name "$plugin" | head -1)" "usr/libexec/sudo/$plugin"
 done
@@ -73,7 +75,7 @@ for service in sudo other; do
 		echo "$kind sufficient pam_permit.so"
 	done >"$root/etc/pam.d/$service"
 done
-cp "$(find /usr/share /opt/vagrant -path '*/keys/vagrant.pub' 2>/dev/null | head -1)" "$root/home/vagrant/.ssh/authorized_keys"
+cp "$(find /usr/share /usr/lib /opt/vagrant -path '*/keys/vagrant.pub' 2>/dev/null | head -1)" "$root/home/vagrant/.ssh/authorized_keys"
 chmod 600 "$root/home/vagrant/.ssh/authorized_keys"
 chmod 700 "$root/home/vagrant/.ssh"
 cat >"$root/etc/ssh/sshd_config" <<'SSHD'
