@@ -20,9 +20,11 @@ mkdir -p "$root" "$debs"
 
 (
 	cd "$debs"
+	mapfile -t later < <(apt-cache pkgnames libwtmpdb0) # in later releases
 	for attempt in 1 2 3; do
 		apt-get -q download openssh-server openssh-sftp-server openssh-client sudo bash rsync libpam-modules \
-			libwrap0 libselinux1 libaudit1 libpam0g libcap-ng0 libtinfo6 libpopt0 libacl1 libxxhash0 >&2 && exit 0
+			libwrap0 libselinux1 libaudit1 libpam0g libcap-ng0 libtinfo6 libpopt0 libacl1 libxxhash0 \
+			"${later[@]}" >&2 && exit 0
 		echo "apt-get download failed (attempt $attempt)" >&2
 		sleep 3
 	done
@@ -39,8 +41,12 @@ put() { # put FILE AS: with the shared libraries that it loads
 	mkdir -p "$root/$(dirname "$2")"
 	rm -f "$root/$2"
 	cp -L --preserve=mode "$1" "$root/$2"
-	LD_LIBRARY_PATH=$(find "$from" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:) ldd "$1" |
-		awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | while read -r library; do
+	LD_LIBRARY_PATH=$(find "$from" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:) ldd "$1" >"$work/libraries"
+	if grep 'not found' "$work/libraries" >&2; then
+		echo "$1 lacks a library" >&2
+		exit 1
+	fi
+	awk '$2 == "=>" && $3 ~ /^\// { print $3 }' "$work/libraries" | while read -r library; do
 		cp -Ln "$library" "$libraries/"
 	done
 }
