@@ -128,7 +128,7 @@ async def test_ssh_and_vs_code(
 
 
 def cut_connection(home: VagrantHome, lab: str, user: str) -> None:
-    cut = "ps | awk '/[s]shd: vagrant/ { print $1 }' | xargs kill"
+    cut = "ps | awk '/[s]shd[a-z-]*: vagrant/ { print $1 }' | xargs kill"
     home.run("exec", "-u", user, lab, "--", "sh", "-c", cut, timeout=TIMEOUT)
 
 
