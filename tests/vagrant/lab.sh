@@ -18,7 +18,7 @@ private() { # private DIR: an empty one of the lab's in its place
 	mount --bind "$lab/root$1" "$1"
 }
 mount -t sysfs sysfs /sys
-rm -rf "$lab/root/run" "$lab/root/etc"
+rm -rf "$lab/root" # what is in there is of a run that was killed
 for dir in /var/lib/libvirt /var/log/libvirt /var/cache/libvirt /run/libvirt /etc/libvirt; do
 	private "$dir"
 done
