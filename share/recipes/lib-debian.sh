@@ -92,7 +92,7 @@ debian_kernel() {
 debian_build() {
 	# SYSTEMD_SECCOMP: init's environment. Filters around its own services would cost a fifth of an
 	# emulated boot, and protect nothing where the user is root.
-	cmdline='root=LABEL=root rw console=ttyS0 quiet panic=-1 cryptomgr.notests net.ifnames=0 SYSTEMD_SECCOMP=0'
+	cmdline="root=LABEL=root rw $LINUX_CMDLINE net.ifnames=0 SYSTEMD_SECCOMP=0"
 	memory_check
 	namespace_check
 	cache_prune

@@ -8,11 +8,10 @@ TINY_MODULES='virtio_pci virtio_mmio virtio_console virtio_net 8021q virtio_blk 
 	crc32c_generic crc32c_intel crct10dif_generic crc64_rocksoft vmgenid af_packet
 	button evdev 9p 9pnet_virtio virtiofs'
 
-# quiet: a serial console is slow, and warnings get through. panic: a dead kernel ends QEMU
-# (-no-reboot) instead of hanging. cryptomgr: its self-tests take a quarter of an emulated boot. The
-# rest is a tenth of what an emulated guest executes to start a program, and nothing here uses it.
+# All but the first is a tenth of what an emulated guest executes to start a program, and nothing here
+# uses it.
 # shellcheck disable=SC2034 # used by tiny.sh and tiny-disk.sh
-TINY_CMDLINE='console=ttyS0 quiet panic=-1 cryptomgr.notests lsm= cgroup_disable=memory psi=0 init_on_alloc=0'
+TINY_CMDLINE="$LINUX_CMDLINE lsm= cgroup_disable=memory psi=0 init_on_alloc=0"
 
 # Where those and their dependencies are. Unpacking a whole kernel package takes 400 MB.
 TINY_MODULE_DIRS='arch/x86/crypto block crypto drivers/acpi drivers/ata drivers/block drivers/cdrom

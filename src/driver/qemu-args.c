@@ -13,9 +13,10 @@
  * Under emulation a guest kernel distrusts the TSC, and each look at the clock becomes a slow trip
  * to an emulated HPET; and what it does against speculative execution only costs: there is none.
  * How fast the TSC is it must be told: measured on a busy host, it has been off by a factor of
- * eight.
+ * eight. Nor must it count the timer's ticks, which come late on such a host: too few, and it takes
+ * the timer for broken and panics.
  */
-#define TCG_CMDLINE " tsc=reliable mitigations=off"
+#define TCG_CMDLINE " tsc=reliable mitigations=off no_timer_check"
 /*
  * As many ports as a VM may be given, and an interrupt for each direction of each, for the device's
  * own two queues and for its configuration: with fewer, a guest shares one and looks at all queues

@@ -14,7 +14,7 @@ import socket
 import struct
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -376,10 +376,23 @@ def test_forwarded_ports(range_: Range) -> None:
     assert "is not forwarded" in range_.fails("forward", "--remove", port, range_.box)
 
 
+def until_victim(range_: Range, condition: Callable[[], Any], what: str) -> None:
+    """Nobody waits for the victim, so when it does not come, this shows how far it came."""
+    try:
+        until(condition, what, 900)
+    except AssertionError as never:
+        console = range_.ok("logs", "--vm", "victim", range_.box)
+        raise AssertionError(f"{never}\n{range_.ok('ls', '--json')}\n{console}") from never
+
+
 def test_subnets_of_a_network_reach_each_other(range_: Range) -> None:
     """The victim has no agent in use, an IDE disk and an e1000, and is in the other subnet."""
-    ping = "for n in $(seq 100); do ping -c 3 -W 10 {} >/dev/null && echo got-it && break; done"
-    assert "got-it" in range_.sh(range_.box, "attacker", ping.format("victim"), timeout=1800)
+    ping = "ping -c 3 -W 10 victim >/dev/null && echo got-it; true"
+    until_victim(
+        range_,
+        lambda: "got-it" in range_.sh(range_.box, "attacker", ping),
+        "the victim answers the attacker",
+    )
     assert "192.168.21.9" in range_.sh(range_.box, "attacker", "nslookup victim")
     way = range_.sh(range_.box, "attacker", "traceroute -n -q 1 -m 3 -w 5 victim 2>&1")
     assert "192.168.20.1" in way, "through the gateway"
@@ -401,10 +414,10 @@ def test_a_vm_serves_dhcp(range_: Range) -> None:
     )
     # Its DHCP client asks again and again; the ping proves that it took what it got.
     answered = "ping -c 2 -W 5 10.43.0.50 >/dev/null && arp -n | grep '(10.43.0.50)'"
-    until(
+    until_victim(
+        range_,
         lambda: OWN_MAC in range_.sh(range_.box, "router", f"{answered}; true"),
         "the victim has an address of the router's",
-        900,
     )
     shown = json.loads(range_.ok("net", "--json", range_.box))
     assert [v["dhcp"] for v in shown["vnets"] if v["alias"] == "own"] == [False]

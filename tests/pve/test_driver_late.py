@@ -59,8 +59,9 @@ def wait_for(what: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
-def runs(server: PveServer, kind: str) -> bool:
-    return any(t["type"] == kind and "endtime" not in t for t in server.control("tasks"))
+def running(server: PveServer, kind: str) -> list[str]:
+    tasks = server.control("tasks")
+    return [t["upid"] for t in tasks if t["type"] == kind and "endtime" not in t]
 
 
 def kill(home: PveHome) -> None:
@@ -74,7 +75,7 @@ def kill(home: PveHome) -> None:
 def end_of(home: PveHome, server: PveServer, spec: dict[str, Any], kind: str, how: str) -> None:
     """A sandbox whose making ends while the server is busy with its file."""
     process = home.start("up", home.spec(spec))
-    wait_for(lambda: runs(server, kind) or process.poll() is not None)
+    wait_for(lambda: running(server, kind) or process.poll() is not None)
     if how == "killed":
         kill(home)
     else:
@@ -104,17 +105,16 @@ def test_downloads_of_others_are_left_alone(own: PveHome, clean: PveServer) -> N
     client = Client(clean)
     given = {"content": "iso", "filename": "theirs.iso", "url": "http://192.0.2.7/theirs.iso"}
     theirs = client.call("POST", f"/nodes/{clean.node}/storage/local/download-url", given).data
-
-    def running() -> list[str]:
-        return [task["upid"] for task in clean.control("tasks") if "endtime" not in task]
-
-    process = own.start("up", own.spec(of({"built_in": "debian13"})))
-    wait_for(lambda: len(running()) == 2)
-    kill(own)
-    process.wait(WAIT_SECONDS)
-    own.assert_nothing_left(WAIT_SECONDS)
-    assert running() == [theirs]
-    assert client.call("DELETE", f"/nodes/{clean.node}/tasks/{theirs}").status == 200
+    try:
+        process = own.start("up", own.spec(of({"built_in": "debian13"})))
+        wait_for(lambda: len(running(clean, "download")) == 2)
+        kill(own)
+        process.wait(WAIT_SECONDS)
+        own.assert_nothing_left(WAIT_SECONDS)
+        assert running(clean, "download") == [theirs]
+    finally:
+        ended = client.call("DELETE", f"/nodes/{clean.node}/tasks/{theirs}")
+    assert ended.status == 200
 
 
 @pytest.mark.parametrize("how", ["killed", "cancelled"])
