@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .app import App
 
 CPU = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand"
-APPEND = "console=ttyS0 quiet panic=-1 cryptomgr.notests tsc=reliable mitigations=off no_timer_check"
+APPEND = (
+    "console=ttyS0 quiet panic=-1 cryptomgr.notests no_timer_check tsc=reliable mitigations=off"
+)
 START_SECONDS = 60
 PDEATHSIG = 1
 NICS = {"virtio": "virtio-net-pci", "e1000": "e1000", "e1000e": "e1000e", "vmxnet3": "vmxnet3"}
