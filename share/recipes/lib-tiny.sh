@@ -37,9 +37,9 @@ tools_fetch() {
 	unpack "$TOOLS" "$kernel" -- -T "$WORK/patterns"
 }
 
-# libraries_fetch PACKAGE: the library packages it depends on, and theirs.
+# libraries_fetch PACKAGE...: the library packages they depend on, and theirs.
 libraries_fetch() {
-	wanted=$1
+	wanted=$*
 	known=
 	while [ -n "$wanted" ]; do
 		# shellcheck disable=SC2086 # lists of names

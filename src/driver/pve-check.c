@@ -145,15 +145,29 @@ static int check_isolated(const struct sandbox_spec *spec, struct err *e)
 	return 0;
 }
 
+static int check_vnet(const struct vnet_spec *v, size_t i, struct err *e)
+{
+	if (v->egress.mode == SPEC_EGRESS_ALLOW)
+		return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
+			"a list of what may be reached cannot be enforced on a Proxmox "
+			"server; use deny, or open");
+	/* The server's DHCP answers from the gateway's address, and without one not at all. */
+	for (size_t k = 0; k < v->n_subnets; k++)
+		if (v->dhcp && v->subnets[k].n_dhcp_ranges && !v->subnets[k].gateway)
+			return spec_unsupported(e,
+				SPEC_PLACE("networks.vnets[%zu].subnets[%zu].gateway", i, k),
+				"missing: a Proxmox server gives no addresses in a subnet "
+				"without one");
+	return 0;
+}
+
 int pve_check_spec(const struct sandbox_spec *spec, struct err *e)
 {
 	const struct networks_spec *net = &spec->networks;
 
 	for (size_t i = 0; i < net->n_vnets; i++)
-		if (net->vnets[i].egress.mode == SPEC_EGRESS_ALLOW)
-			return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
-				"a list of what may be reached cannot be enforced on a Proxmox "
-				"server; use deny, or open");
+		if (check_vnet(&net->vnets[i], i, e) < 0)
+			return -1;
 	for (size_t i = 0; i < spec->n_vms; i++)
 		if (check_vm(&spec->vms[i], i, e) < 0)
 			return -1;

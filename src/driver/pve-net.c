@@ -272,12 +272,19 @@ static int choose_names(struct pve_box *b, struct err *e)
 	return 0;
 }
 
+static bool has_ranges(const struct pve_vnet *v)
+{
+	for (size_t k = 0; k < v->n_subnets; k++)
+		if (v->spec->dhcp && v->subnets[k].n_dhcp_ranges)
+			return true;
+	return false;
+}
+
 static bool zone_has_dhcp(const struct pve_box *b)
 {
 	for (size_t i = 0; i < b->n_vnets; i++)
-		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)
-			if (b->vnets[i].spec->dhcp && b->vnets[i].subnets[k].n_dhcp_ranges)
-				return true;
+		if (has_ranges(&b->vnets[i]))
+			return true;
 	return false;
 }
 
@@ -459,20 +466,32 @@ int pve_net_reserve(struct pve_box *b, const struct op *op, const struct pve_vm 
 	const struct nic_spec *nic, struct err *e)
 {
 	char ip[IPV4_TEXT_MAX], mac[MAC_TEXT_MAX];
-	const char *vnet;
+	const struct pve_vnet *vnet;
+	json_t *params;
+	int rc;
 
 	if (!nic->ipv4 || nic->vnet_index == SPEC_NO_VNET || !zone_has_dhcp(b))
 		return 0;
-	vnet = b->vnets[nic->vnet_index].id;
+	vnet = &b->vnets[nic->vnet_index];
+	if (!vnet->spec->dhcp)
+		return 0;
 	ipv4_text(nic->ipv4, ip);
 	mac_text(nic->mac, mac);
 	for (char *c = mac; *c; c++)
 		*c = (char)(*c >= 'a' && *c <= 'f' ? *c - 32 : *c);
-	/* The card got an address when it was connected: it is moved to the one that is wanted. */
-	if (pve_do(b->api, op, "PUT",
-		    json_pack("{s:s, s:s, s:s, s:i}", "zone", b->zone, "ip", ip, "mac", mac, "vmid",
-			    (int)vm->vmid),
-		    PVE_TWICE, NULL, e, "/cluster/sdn/vnets/%s/ips", vnet) < 0)
-		return err_wrap(e, "address %s of VM %s", ip, vm->spec->name);
-	return 0;
+	if (json_make(&params, e, "{s:s, s:s, s:s}", "zone", b->zone, "ip", ip, "mac", mac) < 0)
+		return -1;
+	/* Where there are ranges the card got an address when it was connected, which is exchanged
+	 * for the one that is wanted. A card that has none cannot exchange it. */
+	if (has_ranges(vnet)) {
+		json_object_set_new(params, "vmid", json_integer(vm->vmid));
+		rc = pve_do(b->api, op, "PUT", params, PVE_TWICE, NULL, e,
+			"/cluster/sdn/vnets/%s/ips", vnet->id);
+	} else {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/cluster/sdn/vnets/%s/ips", vnet->id);
+		rc = post_named(b, op, params, path, e);
+	}
+	return rc < 0 ? err_wrap(e, "address %s of VM %s", ip, vm->spec->name) : 0;
 }

@@ -6,7 +6,8 @@
 #include "util/auto.h"
 #include "util/json.h"
 
-#define LOCK_PAUSE 0.5
+#define LOCK_PAUSE   0.5
+#define TURN_SECONDS 90.0 /* each try waits for ten of them at the server */
 enum { LOCK_TRIES = 120 };
 
 struct job {
@@ -15,23 +16,45 @@ struct job {
 	const char *text;
 };
 
+/*
+ * Starts a task and waits for its end. After a VM was taken back, the server may hold its file for
+ * half a minute longer than any status tells: only who tries is told. params is used up.
+ */
+static int run_in_turn(struct pve_vm *vm, const struct op *op, const char *method, json_t *params,
+	unsigned flags, const char *path, struct err *e)
+{
+	auto_json __attribute__((unused)) json_t *used = params;
+	struct pve_box *b = vm->box;
+	struct op turn = op_within(op, TURN_SECONDS);
+	struct err late;
+
+	while (pve_run(b->api, op, method, json_incref(params), flags, e,
+		       "/nodes/%s/qemu/%u/snapshot%s", b->inst->node, vm->vmid, path) < 0)
+		if (!pve_was_locked(e, vm->vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
+			return -1;
+	return 0;
+}
+
+static int take_new(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
+{
+	return run_in_turn(vm, op, "POST",
+		json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1, "description",
+			j->text),
+		0, "", e);
+}
+
 static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
 {
+	char path[sizeof(j->name) + 1];
+
 	op_progress(op, 0, 0, "snapshot of %s", vm->spec->name);
-	/* A second one of the same name replaces the first. */
-	if (pve_run(j->b->api, op, "POST",
-		    json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1, "description",
-			    j->text),
-		    0, e, "/nodes/%s/qemu/%u/snapshot", j->b->inst->node, vm->vmid) == 0)
+	if (take_new(j, vm, op, e) == 0)
 		return 0;
-	if (!strstr(e->msg, "already"))
-		return err_wrap(e, "VM %s", vm->spec->name);
-	if (pve_run(j->b->api, op, "DELETE", NULL, PVE_TWICE, e, "/nodes/%s/qemu/%u/snapshot/%s",
-		    j->b->inst->node, vm->vmid, j->name) < 0 ||
-		pve_run(j->b->api, op, "POST",
-			json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1,
-				"description", j->text),
-			0, e, "/nodes/%s/qemu/%u/snapshot", j->b->inst->node, vm->vmid) < 0)
+	/* A second one of the same name replaces the first. */
+	snprintf(path, sizeof(path), "/%s", j->name);
+	if (!strstr(e->msg, "already") ||
+		run_in_turn(vm, op, "DELETE", NULL, PVE_TWICE, path, e) < 0 ||
+		take_new(j, vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	return 0;
 }
@@ -69,7 +92,7 @@ int pve_snapshot_vm(
 	return take_one(&j, vm, op, e);
 }
 
-/* The server may keep the VM locked for half a minute after it says that it is done. */
+/* The server may keep the VM locked for a while after it says that it is done. */
 static int wait_unlocked(struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	struct pve_box *b = vm->box;
@@ -92,13 +115,13 @@ static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
 {
 	struct job *j = arg;
 	struct pve_vm *vm = &j->b->vms[i];
+	char path[sizeof(j->name) + sizeof("//rollback")];
 
 	op_progress(op, 0, 0, "taking %s back", vm->spec->name);
 	if (vm->guest)
 		pve_guest_forget(vm->guest);
-	if (pve_run(j->b->api, op, "POST", NULL, PVE_TWICE, e,
-		    "/nodes/%s/qemu/%u/snapshot/%s/rollback", j->b->inst->node, vm->vmid,
-		    j->name) < 0 ||
+	snprintf(path, sizeof(path), "/%s/rollback", j->name);
+	if (run_in_turn(vm, op, "POST", NULL, PVE_TWICE, path, e) < 0 ||
 		wait_unlocked(vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	if (vm->guest)

@@ -220,13 +220,15 @@ static int remove_zone(struct pve_site *site, const struct op *op, const char *z
 
 /* ---- removing a file ---- */
 
-/* The key of a site begins with the user. A token's tasks are those of "user@realm!token". */
+/* The key of a site begins with the user, and goes on with "!" and a token or "@" and the server. A
+ * token's tasks are those of "user@realm!token". */
 static bool is_by_us(const struct pve_site *site, const json_t *task)
 {
 	const char *user = json_string_value(json_object_get(task, "user"));
 	size_t n = user ? strcspn(user, "!") : 0;
 
-	return user && strncmp(site->key, user, n) == 0 && site->key[n] == '@';
+	return n > 0 && strncmp(site->key, user, n) == 0 &&
+	       (site->key[n] == '@' || site->key[n] == '!');
 }
 
 /*

@@ -289,11 +289,12 @@ static int keep_ticket(struct pve_api *api, json_t *data, struct err *e)
 	const char *csrf = json_string_value(json_object_get(data, "CSRFPreventionToken"));
 	auto_free char *new_ticket = NULL, *new_csrf = NULL;
 
+	/* There is a ticket then, too, but one that is good only for the second factor. */
+	if (json_object_get(data, "NeedTFA"))
+		return err_set(
+			e, ERR_PERMISSION, "a second factor is asked for: use an API token");
 	if (!ticket || !csrf || strpbrk(ticket, "\r\n;") || strpbrk(csrf, "\r\n"))
-		return err_set(e, ERR_PERMISSION,
-			json_object_get(data, "NeedTFA")
-				? "a second factor is asked for: use an API token"
-				: "the server sent no ticket");
+		return err_set(e, ERR_PERMISSION, "the server sent no ticket");
 	if (str_dup(ticket, &new_ticket, e) < 0 || str_dup(csrf, &new_csrf, e) < 0)
 		return -1;
 	auto_unlock pthread_mutex_t *held = lock_take(&api->mu);

@@ -304,6 +304,23 @@ def test_snapshots_go_back(home: PveHome, clean: PveServer) -> None:
     home.ok("rm", box)
 
 
+def test_snapshots_soon_after_each_other(home: PveHome, clean: PveServer) -> None:
+    """A rollback leaves the VM's file locked for longer than the next call waits for it."""
+    box = home.up(SPEC)
+    home.ok("snapshot", box, "again")
+    clean.control("rollback_hold", seconds=25)
+    try:
+        for verb in ("restore", "restore", "snapshot"):
+            home.ok(verb, box, "again")
+    finally:
+        clean.control("rollback_hold", seconds=2)
+    ended = [
+        t["status"] for t in clean.control("tasks") if t["type"] in ("qmrollback", "qmdelsnapshot")
+    ]
+    assert any("can't lock file" in status for status in ended), "that is what was overcome"
+    home.ok("rm", box)
+
+
 def test_existing_networks_by_alias(home: PveHome, clean: PveServer) -> None:
     box = home.up(
         spec(
@@ -356,6 +373,38 @@ def test_lists_of_destinations_are_refused_at_once(home: PveHome, clean: PveServ
     told = home.fails("up", home.spec(spec(networks=networks)))
     assert "networks.vnets[0].egress: a list of what may be reached cannot be enforced" in told
     assert clean.log() == []
+
+
+def test_addresses_where_the_server_gives_none(home: PveHome, clean: PveServer) -> None:
+    """One network has a range; a card in the other has nothing to exchange for what it wants."""
+
+    def net(n: int, **more: Any) -> dict[str, Any]:
+        subnet = {"cidr": f"10.97.{n}.0/24", "gateway": f"10.97.{n}.1", **more}
+        return {"alias": f"net{n}", "subnets": [subnet]}
+
+    ranges = {"dhcp_ranges": [{"start": "10.97.1.50", "end": "10.97.1.99"}]}
+    fixed = {"vnet": "net2", "mac": "52:54:00:aa:bb:02", "ipv4": "10.97.2.9"}
+    networks = {"vnets": [net(1, **ranges), net(2)]}
+    box = home.up(spec(vms=[vm("a", nics=[{"vnet": "net1"}, fixed])], networks=networks))
+    assert "10.97.2.9" in json.dumps(clean.state()["ipam"])
+    home.ok("rm", box)
+    clean.control("clear_log")
+    del networks["vnets"][0]["subnets"][0]["gateway"]
+    told = home.fails("up", home.spec(spec(networks=networks)))
+    assert "networks.vnets[0].subnets[0].gateway: missing" in told
+    assert clean.log() == []
+
+
+def test_a_second_factor_is_named(clean: PveServer) -> None:
+    clean.control("second_factor")
+    other = PveHome(instance(clean))
+    try:
+        assert "a second factor is asked for: use an API token" in other.fails(
+            "up", other.spec(SPEC)
+        )
+    finally:
+        clean.control("second_factor", asked=False)
+        other.close()
 
 
 def test_tokens_work_without_a_ticket(clean: PveServer) -> None:

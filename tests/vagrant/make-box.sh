@@ -4,65 +4,49 @@
 #
 # The guest boots in seconds without KVM: the kernel is started directly, a small initramfs mounts the
 # disk, and sshd listens before there is an address, so that Vagrant never meets a closed port.
+# shellcheck source-path=SCRIPTDIR/../../share/recipes
 set -euo pipefail
-umask 022
+HERE=$(realpath "$(dirname "$0")/../../share/recipes")
+. "$HERE/lib.sh"
+. "$HERE/lib-linux.sh"
+. "$HERE/lib-tiny.sh"
+
+own=$(realpath "$(dirname "$0")")
 tiny=$(realpath "$1")
 mkdir -p "$2"
 out=$(realpath "$2")
 work=$(mktemp -d "$out/work.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+export MOAT_CACHE_DIR=${MOAT_CACHE_DIR:-$out/cache}
+recipe_begin "$out" "$work"
+trap 'explain_exit; rm -rf "$work"' EXIT
 root=$work/root
-debs=$work/debs
-mkdir -p "$root" "$debs"
+mkdir -p "$root"
 
 # --- the system -----------------------------------------------------------------------------------
+progress 0 3 'fetching Debian packages'
+TOOLS=$work/tools
+packages='openssh-server openssh-sftp-server openssh-client sudo bash rsync'
+apt_setup
+apt_update
+# shellcheck disable=SC2086 # a list of names
+unpack "$TOOLS" $packages libpam-modules
+# shellcheck disable=SC2086
+libraries_fetch $packages
+# Where its own linker looks for it, the one that lists libraries does not.
+ln -sf ../../libexec/sudo/libsudo_util.so.0 "$TOOLS/usr/lib/x86_64-linux-gnu/"
+
+progress 1 3 'making the system'
 (cd "$root" && cpio -idm --quiet --no-absolute-filenames <"$tiny/initrd")
-
-(
-	cd "$debs"
-	mapfile -t later < <(apt-cache pkgnames libwtmpdb0) # in later releases
-	for attempt in 1 2 3; do
-		apt-get -q download openssh-server openssh-sftp-server openssh-client sudo bash rsync libpam-modules \
-			libwrap0 libselinux1 libaudit1 libpam0g libcap-ng0 libtinfo6 libpopt0 libacl1 libxxhash0 \
-			"${later[@]}" >&2 && exit 0
-		echo "apt-get download failed (attempt $attempt)" >&2
-		sleep 3
-	done
-	exit 1
-)
-for deb in "$debs"/*.deb; do
-	dpkg-deb -x "$deb" "$work/unpacked"
+mkdir -p "$root/usr/lib/openssh" "$root/usr/libexec/sudo" "$root/usr/lib/x86_64-linux-gnu/security"
+for program in usr/bin/bash usr/sbin/sshd usr/bin/ssh-keygen usr/bin/scp usr/bin/rsync usr/bin/sudo \
+	usr/lib/openssh/sftp-server usr/lib/openssh/sshd-session usr/lib/openssh/sshd-auth \
+	usr/libexec/sudo/sudoers.so usr/lib/x86_64-linux-gnu/security/pam_permit.so; do
+	case $program in # parts of sshd in later releases
+	*/sshd-session | */sshd-auth) [ -e "$TOOLS/$program" ] || continue ;;
+	esac
+	rm -f "$root/$program" # a link to busybox
+	program_install "$root" "$program"
 done
-from=$work/unpacked
-[ -e "$from/bin/bash" ] || ln -s usr/bin "$from/bin" # later releases have it there
-libraries=$root/usr/lib/x86_64-linux-gnu
-
-put() { # put FILE AS: with the shared libraries that it loads
-	mkdir -p "$root/$(dirname "$2")"
-	rm -f "$root/$2"
-	cp -L --preserve=mode "$1" "$root/$2"
-	LD_LIBRARY_PATH=$(find "$from" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:) ldd "$1" >"$work/libraries"
-	if grep 'not found' "$work/libraries" >&2; then
-		echo "$1 lacks a library" >&2
-		exit 1
-	fi
-	awk '$2 == "=>" && $3 ~ /^\// { print $3 }' "$work/libraries" | while read -r library; do
-		cp -Ln "$library" "$libraries/"
-	done
-}
-put "$from/bin/bash" usr/bin/bash
-put "$from/usr/sbin/sshd" usr/sbin/sshd
-put "$from/usr/bin/ssh-keygen" usr/bin/ssh-keygen
-put "$from/usr/bin/scp" usr/bin/scp
-put "$from/usr/bin/rsync" usr/bin/rsync
-put "$from/usr/bin/sudo" usr/bin/sudo
-for helper in sftp-server sshd-session sshd-auth; do # the last two are parts of sshd in later releases
-	[ ! -e "$from/usr/lib/openssh/$helper" ] || put "$from/usr/lib/openssh/$helper" "usr/lib/openssh/$helper"
-done
-for plugin in sudoers.so libsudo_util.so.0; do
-	put "$(find "$from" -name "$plugin" | head -1)" "usr/libexec/sudo/$plugin"
-done
-put "$(find "$from" -name pam_permit.so)" usr/lib/x86_64-linux-gnu/security/pam_permit.so
 chmod 4755 "$root/usr/bin/sudo"
 
 # --- accounts and settings ------------------------------------------------------------------------
@@ -144,6 +128,7 @@ chmod 755 "$ird/init"
 (cd "$ird" && find . | cpio -o -H newc --quiet -R 0:0) >"$work/initrd.img"
 
 # --- the box --------------------------------------------------------------------------------------
+progress 2 3 'making the box'
 mke2fs -q -F -t ext4 -O ^has_journal,^metadata_csum -E lazy_itable_init=0,root_owner=0:0 -m 0 -N 8000 -d "$root" "$work/disk.raw" 256M
 {
 	for owned in /home/user:1000 /home/vagrant:1001 /home/vagrant/.ssh:1001 /home/vagrant/.ssh/authorized_keys:1001; do
@@ -154,7 +139,8 @@ debugfs -w -f "$work/owners" "$work/disk.raw" >/dev/null 2>&1
 qemu-img convert -f raw -O qcow2 "$work/disk.raw" "$work/box.img"
 cp "$tiny/vmlinuz" "$work/vmlinuz"
 printf '{"provider": "libvirt", "format": "qcow2", "virtual_size": 1}\n' >"$work/metadata.json"
-cp "$(dirname "$0")/box.Vagrantfile" "$work/Vagrantfile"
+cp "$own/box.Vagrantfile" "$work/Vagrantfile"
 tar -C "$work" -czf "$out/moat-test.box" metadata.json Vagrantfile box.img vmlinuz initrd.img
 printf '{"name": "moat-test", "versions": [{"version": "1.0.0", "providers": [{"name": "libvirt", "url": "file://%s/moat-test.box"}]}]}\n' \
 	"$out" >"$out/moat-test.json"
+progress 3 3 'done'

@@ -209,11 +209,12 @@ async def address_change(call: Call) -> Any:
     sdn = call.app.sdn
     mac = call.get("mac", "")
     old = sdn.free_card(call["vnet"], mac)
+    if not old:
+        raise fail("can't find any subnet for ip  at Subnets.pm line 118.")
     try:
         sdn.add_address(call["vnet"], call["ip"], mac, call.get("vmid", 0))
     except Exception:
-        if old:
-            sdn.add_address(call["vnet"], old, mac, call.get("vmid", 0))
+        sdn.add_address(call["vnet"], old, mac, call.get("vmid", 0))
         raise
 
 

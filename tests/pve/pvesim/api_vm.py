@@ -434,6 +434,7 @@ async def snapshot(call: Call) -> Any:
         raise fail(f"unable to use snapshot name '{name}' (reserved name)")
 
     async def work(task: Task) -> None:
+        await file_lock(call, vm.vmid)
         vm.check_lock()
         if name in vm.snapshots:
             raise TaskFailed(f"snapshot name '{name}' already used")
@@ -470,6 +471,7 @@ async def rollback(call: Call) -> Any:
     name = call["snapname"]
 
     async def work(task: Task) -> None:
+        await file_lock(call, vm.vmid)
         entry = snapshot_of(vm, name)
         vm.check_lock()
         vm.lock = "rollback"
@@ -496,6 +498,7 @@ async def snapshot_delete(call: Call) -> Any:
     name = call["snapname"]
 
     async def work(task: Task) -> None:
+        await file_lock(call, vm.vmid)
         entry = snapshot_of(vm, name)
         if not call.get("force"):
             vm.check_lock()

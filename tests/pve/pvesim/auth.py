@@ -27,6 +27,7 @@ class Auth:
         self.tokens: dict[str, dict[str, Any]] = {}
         # user or token -> [(path, {privileges})]; root@pam needs none.
         self.grants: dict[str, list[tuple[str, set[str]]]] = {}
+        self.second_factor = False
         self.ticket_seconds = TICKET_SECONDS
         # Tickets made before this are no longer good.
         self.not_before = 0.0
@@ -71,6 +72,14 @@ class Auth:
         if not good and not (known is not None and self.check_ticket(password) == user):
             raise unauthorized("authentication failure", DELAY * self.scale, empty=False)
         self.logins += 1
+        if self.second_factor:  # a ticket of another kind, good for nothing but the second factor
+            half = self.ticket(user, "PVE:!tfa!moat")
+            return {
+                "username": user,
+                "ticket": half,
+                "CSRFPreventionToken": self.csrf(user),
+                "NeedTFA": 1,
+            }
         return {
             "username": user,
             "ticket": self.ticket(user),

@@ -95,6 +95,9 @@ class Control:
     def do_expire_tickets(self) -> None:
         self.app.auth.not_before = time.time() + 0.07
 
+    def do_second_factor(self, asked: bool = True) -> None:
+        self.app.auth.second_factor = asked
+
     def do_ticket_seconds(self, seconds: float) -> None:
         self.app.auth.ticket_seconds = seconds
 

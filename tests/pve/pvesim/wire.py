@@ -108,6 +108,8 @@ class Wire:
         """The subnet and the address that the IPAM has for a card."""
         known = self.app.sdn.address_of_card(self.bridge, mac.upper())
         for subnet in self.subnets():
+            if not subnet.get("gateway"):  # then the genuine server's dnsmasq is not told of it
+                continue
             if known and ipaddress.ip_address(known) in ipaddress.ip_network(subnet["cidr"]):
                 return subnet, known
         return None
@@ -123,7 +125,7 @@ class Wire:
             return
         subnet, text = found
         address = ipaddress.ip_address(text).packed
-        gateway = ipaddress.ip_address(subnet.get("gateway") or subnet["network"]).packed
+        gateway = ipaddress.ip_address(subnet["gateway"]).packed
         answer = OFFER if kind == DISCOVER else ACK
         wanted = options.get(50) or message[12:16]
         if kind == REQUEST and wanted != address and wanted != b"\0\0\0\0":
@@ -134,8 +136,7 @@ class Wire:
         fields = {53: bytes([answer]), 54: gateway}
         if answer != NAK:
             fields |= {1: mask, 6: dns, 51: struct.pack("!I", LEASE_SECONDS)}
-            if subnet.get("gateway"):
-                fields[3] = gateway
+            fields[3] = gateway
         body = b"\x02\x01\x06\0" + message[4:12] + b"\0\0\0\0"
         body += (b"\0\0\0\0" if answer == NAK else address) + gateway + b"\0\0\0\0"
         body += message[28:44] + bytes(192) + COOKIE
