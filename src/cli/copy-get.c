@@ -7,6 +7,7 @@
 
 #include "cli/copy.h"
 #include "cli/outfile.h"
+#include "cli/stream.h"
 #include "util/auto.h"
 #include "util/str.h"
 
@@ -14,16 +15,16 @@
 struct incoming {
 	struct copy *c;
 	struct outfile *file; /* NULL: stdout */
+	struct stream *out;   /* then */
 };
 
 static int take_piece(void *arg, enum call_stream stream, struct bytes data, struct err *e)
 {
 	struct incoming *in = arg;
 
-	(void)stream;
 	copy_moved(in->c, data.len);
 	if (!in->file)
-		return write_out(STDOUT_FILENO, data, e);
+		return stream_data(in->out, stream, data, e);
 	/* Not before there is something to write: a file that cannot be read leaves no trace. */
 	if (in->file->fd < 0 && outfile_open(in->file, e) < 0)
 		return -1;
@@ -33,7 +34,8 @@ static int take_piece(void *arg, enum call_stream stream, struct bytes data, str
 /* file NULL: to stdout. */
 static int get_file(struct copy *c, const char *path, struct outfile *file, struct err *e)
 {
-	struct incoming in = {.c = c, .file = file};
+	auto_stream struct stream out = {.cli = c->cli};
+	struct incoming in = {.c = c, .file = file, .out = &out};
 	auto_json json_t *args = copy_args(c, path, e), *result = NULL;
 	struct call call = {.op = "read", .args = args, .data = take_piece, .arg = &in};
 
@@ -45,7 +47,7 @@ static int get_file(struct copy *c, const char *path, struct outfile *file, stru
 		return -1;
 	c->files++;
 	if (!file)
-		return 0;
+		return stream_end(&out, e);
 	if (file->fd < 0 && outfile_open(file, e) < 0)
 		return -1;
 	return outfile_finish(file, (mode_t)get_num(result, "mode"), e);

@@ -139,8 +139,9 @@ static void check_privileges(const struct report *r)
 		{"/vms", "VM.Console"}, {"/vms", "VM.GuestAgent.Unrestricted|VM.Monitor"},
 		{"/vms", "VM.PowerMgmt"}, {"/vms", "VM.Snapshot"}, {"/vms", "VM.Snapshot.Rollback"},
 		{"/storage", "Datastore.Allocate"}, {"/storage", "Datastore.AllocateSpace"},
-		{"/storage", "Datastore.AllocateTemplate"}, {"/storage", "Datastore.Audit"}, {"/sdn", "SDN.Allocate"}, {"/sdn", "SDN.Audit"},
-		{"/sdn", "SDN.Use"}, {"/nodes", "Sys.Audit"}};
+		{"/storage", "Datastore.AllocateTemplate"}, {"/storage", "Datastore.Audit"},
+		{"/sdn", "SDN.Allocate"}, {"/sdn", "SDN.Audit"}, {"/sdn", "SDN.Use"},
+		{"/nodes", "Sys.Audit"}};
 	auto_json json_t *all = NULL;
 	char missing[160] = "";
 	struct err e;

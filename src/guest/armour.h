@@ -20,8 +20,9 @@ enum { TAKE_NO_DISC = 4 };
 uint32_t armour_crc(uint32_t crc, const void *p, size_t n);
 
 enum {
-	ARMOUR_PIECE = 1536, /* bytes of a line, a multiple of 3 */
-	ARMOUR_MARK = 13,    /* in front of the base64 */
+	ARMOUR_PIECE = 1536,           /* bytes of a line, a multiple of 3 */
+	ARMOUR_PART = 3 * 1024 * 1024, /* at most, of a result's file, before base64 */
+	ARMOUR_MARK = 13,              /* in front of the base64 */
 	ARMOUR_LINE_MAX = ARMOUR_MARK + ARMOUR_PIECE / 3 * 4 + 1,
 };
 

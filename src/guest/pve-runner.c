@@ -376,6 +376,7 @@ static int read_parts(struct pve_runner *r, const struct op *op, const char *pre
 	for (unsigned i = 0; i < parts; i++) {
 		auto_free char *name = NULL;
 		auto_buf struct buf text = {0};
+		size_t before;
 
 		if (str_printf(&name, e, "%s%u", prefix, i) < 0 ||
 			pve_agent_read(r->agent, op, name, 0, &text, e) < 0) {
@@ -384,8 +385,13 @@ static int read_parts(struct pve_runner *r, const struct op *op, const char *pre
 				e->kind = ERR_UNAVAILABLE;
 			return -1;
 		}
+		before = ret->len;
 		if (!base64_decode((const char *)buf_data(&text), text.len, ret))
 			return fail_result(e, "not base64");
+		/* More than the runner ever writes: not all that the server lets through is kept.
+		 */
+		if (ret->len - before > ARMOUR_PART)
+			return fail_result(e, "too long");
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <libssh/libssh.h>
+#include <libssh/server.h>
 
 #include "guest/sshlink.h"
 

@@ -124,6 +124,16 @@ void sshlink_close(struct sshlink *l)
 DEFINE_AUTO(auto_sshlinkp, struct sshlink, sshlink_close)
 #define auto_sshlink __attribute__((cleanup(auto_sshlinkp)))
 
+/* What the other side asks for of its own accord, channels into this machine for one, would be kept
+ * for a server's program to take. Ours is none: it is dropped, unanswered. */
+static int drop_message(ssh_session session, ssh_message message, void *arg)
+{
+	(void)session;
+	(void)message;
+	(void)arg;
+	return 0;
+}
+
 static int set_session(struct sshlink *l, const struct sshlink_to *to, struct err *e)
 {
 	bool no = false;
@@ -141,6 +151,7 @@ static int set_session(struct sshlink *l, const struct sshlink_to *to, struct er
 		ssh_options_set(l->session, SSH_OPTIONS_FD, &l->fd) < 0)
 		return sshlink_fail(l, "SSH", e);
 	ssh_set_blocking(l->session, 0);
+	ssh_set_message_callback(l->session, drop_message, NULL);
 	return 0;
 }
 

@@ -291,8 +291,7 @@ static int keep_ticket(struct pve_api *api, json_t *data, struct err *e)
 
 	/* There is a ticket then, too, but one that is good only for the second factor. */
 	if (json_object_get(data, "NeedTFA"))
-		return err_set(
-			e, ERR_PERMISSION, "a second factor is asked for: use an API token");
+		return err_set(e, ERR_PERMISSION, "a second factor is asked for: use an API token");
 	if (!ticket || !csrf || strpbrk(ticket, "\r\n;") || strpbrk(csrf, "\r\n"))
 		return err_set(e, ERR_PERMISSION, "the server sent no ticket");
 	if (str_dup(ticket, &new_ticket, e) < 0 || str_dup(csrf, &new_csrf, e) < 0)

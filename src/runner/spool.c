@@ -119,7 +119,7 @@ static int flush_chunk(struct spool_writer *w)
 	error = write_all(w->fd, text, base64_len(w->held));
 	w->in_part += w->held;
 	w->held = 0;
-	if (!error && w->in_part >= SPOOL_PART)
+	if (!error && w->in_part >= ARMOUR_PART)
 		error = close_part(w);
 	return error;
 }

@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 enum {
-	SPOOL_PART = 3 * 1024 * 1024, /* bytes in one file, before base64; a multiple of 3 */
-	SPOOL_CHUNK = 48 * 1024,      /* divides SPOOL_PART, a multiple of 3 */
+	SPOOL_CHUNK = 48 * 1024, /* divides ARMOUR_PART, a multiple of 3 */
 	SPOOL_PATH_MAX = 4096,
 };
 

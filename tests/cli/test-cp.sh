@@ -51,6 +51,11 @@ expect "into a local directory" 0 cp $id:$at/two d
 check "under its own name" cmp d/two two
 expect "to standard output" 0 cp $id:$at/two -
 check "as it is" cmp "$tmp/out" two
+guest sh -c "printf 'h\303\251\033[31m\303' >$at/colours"
+script -qec "$MOAT cp $id:$at/colours -" /dev/null >"$tmp/tty" </dev/null
+check "what the guest would tell a terminal is shown instead" grep -qF 'hé\x1b[31m\xc3' "$tmp/tty"
+expect "but not to a file" 0 cp $id:$at/colours -
+check "which gets it as it is" test "$(wc -c <"$tmp/out")" = 9
 expect "an empty file" 0 cp $id:$at/empty e
 check "is empty" test -f e -a ! -s e
 expect "a file that is not there" 3 cp $id:/nowhere x

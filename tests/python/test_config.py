@@ -91,20 +91,26 @@ def test_no_network_is_not_the_default_network() -> None:
         ({"vms": [vm(vcpus=0)]}, "vms[0].vcpus: "),
         ({"vms": [vm(name="a_b")]}, "vms[0].name: "),
         ({"vms": [vm(name="x" * 64)]}, "vms[0].name: "),
-        ({"vms": [{"source": {}}]}, "vms[0].source: exactly one of image, built_in"),
+        (
+            {"vms": [{"source": {}}]},
+            "vms[0].source: Exactly one source must be set, of image, built_in",
+        ),
         ({"vms": [{"source": {"image": "a", "ova": "b"}}]}, "not image and ova"),
-        ({"vms": [vm(is_sandbox=False)]}, "at least one VM must have is_sandbox"),
-        ({"vms": [vm(), vm()]}, 'vms[1].name: "default" is the name of the first'),
-        ({"vms": [vm(name="a"), vm(name="A")]}, 'vms[1].name: "A" is already that of vms[0]'),
-        ({"vms": [vm(depends_on=["x"])]}, 'vms[0].depends_on[0]: no VM has the name "x"'),
-        ({"vms": [vm(name="a", depends_on=["a"])]}, "vms[0].depends_on[0]: a VM cannot"),
+        ({"vms": [vm(is_sandbox=False)]}, "No default sandbox found"),
+        ({"vms": [vm(), vm()]}, "vms[1] is named 'default' (the default of a VM"),
+        ({"vms": [vm(name="a"), vm(name="A")]}, "vms[1].name: Duplicate VM name 'A', as in vms[0]"),
+        (
+            {"vms": [vm(depends_on=["x"])]},
+            "vms[0].depends_on[0]: 'default' depends on unknown VM 'x'",
+        ),
+        ({"vms": [vm(name="a", depends_on=["a"])]}, "vms[0].depends_on[0]: 'a' depends on itself"),
         (
             {"vms": [vm(name="a", depends_on=["b", "b"]), vm(name="b")]},
-            'vms[0].depends_on[1]: "b" is listed twice',
+            "vms[0].depends_on[1]: 'a' lists a duplicate dependency, 'b'",
         ),
         (
             {"vms": [vm(name="a", depends_on=["b"]), vm(name="b", depends_on=["a"])]},
-            '"a", "b" wait for each other',
+            "VM dependency cycle: 'a' -> 'b' -> 'a'",
         ),
         (
             {"vms": [vm(nics=[{"vnet": "dmz"}])], "networks": LAN},
@@ -112,7 +118,7 @@ def test_no_network_is_not_the_default_network() -> None:
         ),
         (
             {"vms": [vm(nics=[{"vnet": "lan", "ipv4": "10.1.0.2"}])]},
-            "vms[0].nics[0]: ipv4: a static address needs a mac",
+            "vms[0].nics[0]: ipv4: an ipv4 address requires a mac address",
         ),
         ({"vms": [vm(nics=[{"vnet": "lan", "mac": "nonsense"}])]}, "vms[0].nics[0].mac: "),
         (

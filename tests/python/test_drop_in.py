@@ -172,14 +172,20 @@ def test_an_isolated_network_has_no_way_out() -> None:
 @pytest.mark.parametrize(
     ("build", "text"),
     [
-        (lambda: VmSourceConfig(), "exactly one of existing_vm_template_tag, ova, built_in"),
+        (
+            lambda: VmSourceConfig(),
+            "Exactly one source must be set, of existing_vm_template_tag, ova, built_in",
+        ),
         (lambda: VmSourceConfig(built_in="debian13", ova=Path("x")), "not ova and built_in"),
         (
             lambda: VmSourceConfig.model_validate({"built_in": "kali2024.1"}),
             "'ubuntu24.04', .*'debian13', .*'kali2025.4' or 'kali2025.3'",
         ),
-        (lambda: VmNicConfig(vnet_alias="a", ipv4=ip_address("10.0.0.1")), "needs a mac"),
-        (lambda: ubuntu(name="no_underscores"), "not a host name"),
+        (
+            lambda: VmNicConfig(vnet_alias="a", ipv4=ip_address("10.0.0.1")),
+            "ipv4 address requires a mac address",
+        ),
+        (lambda: ubuntu(name="no_underscores"), "is not a valid DNS name"),
         (
             lambda: ProxmoxSandboxEnvironmentConfig(vms_config=(ubuntu(is_sandbox=False),)),
             "is_sandbox=True",
@@ -521,6 +527,9 @@ def test_servers_go_to_the_daemon_with_their_secrets(monkeypatch: pytest.MonkeyP
     assert access is not None
     (server,) = access["instances"]
     assert (server["host"], server["password"], server["node"]) == ("pve", PASSWORD, "node-1")
+    logged = ProxmoxSandboxEnvironmentConfig.model_validate({"host": "old", "password": "*" * 10})
+    (server,) = (ProxmoxSandboxEnvironment.access(logged) or {})["instances"]
+    assert (server["host"], server["password"]) == ("old", PASSWORD), "a log has only stars"
     monkeypatch.setenv("PROXMOX_TOKEN", "moat=secret")
     (server,) = (ProxmoxSandboxEnvironment.access(ProxmoxSandboxEnvironmentConfig()) or {})[
         "instances"

@@ -22,7 +22,7 @@ from inspect_moat import (
     save_snapshot,
 )
 from inspect_moat._connect import connect
-from inspect_moat._errors import MoatError
+from inspect_moat._errors import MoatError, MoatNotInstalledError
 from inspect_moat._providers import VagrantSandboxEnvironment
 from inspect_moat._running import running_sandboxes
 from inspect_moat._wire import Message
@@ -199,6 +199,82 @@ async def test_sandbox_that_is_made_in_spite_of_the_cancellation_is_removed(
     assert [request["args"] for request in daemon.requests("rm")] == [
         {"sandboxes": [BOX["sandbox"]]}
     ]
+
+
+@pytest.mark.parametrize("made", [1, 2])
+async def test_forks_that_are_made_in_spite_of_the_cancellation_are_removed(
+    runtime_dir: Path, made: int
+) -> None:
+    copies = [{**BOX, "sandbox": f"{n}123456789"} for n in range(made)]
+    asked = anyio.Event()
+
+    async def too_late(peer: Peer, message: Message) -> None:
+        if message["op"] == "fork":
+            asked.set()
+            await daemon.wait_for("cancel")
+            await peer.result(message["id"], sandboxes=copies)
+        else:
+            await peer.result(message["id"], **(BOX if message["op"] == "up" else {}))
+
+    async with rogue_daemon(runtime_dir, too_late) as daemon:
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        original = environments["default"].as_type(MoatSandboxEnvironment)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(original.fork, made)
+            await asked.wait()
+            tasks.cancel_scope.cancel()
+        removed = [request["args"]["sandboxes"] for request in daemon.requests("rm")]
+        assert removed == [[one["sandbox"] for one in copies]]
+        assert [*running_sandboxes()] == [BOX["sandbox"]]
+
+
+async def test_a_sandbox_whose_removal_was_cancelled_is_left_to_the_task(runtime_dir: Path) -> None:
+    async def answer(peer: Peer, message: Message) -> None:
+        await peer.result(message["id"], **(BOX if message["op"] == "up" else {}))
+
+    async with rogue_daemon(runtime_dir, answer) as daemon:
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await MoatSandboxEnvironment.sample_cleanup("task", None, environments, True)
+        assert daemon.requests("rm") == []
+        await MoatSandboxEnvironment.task_cleanup("task", None, True)
+        assert [request["args"]["sandboxes"] for request in daemon.requests("rm")] == [
+            [BOX["sandbox"]]
+        ]
+        assert running_sandboxes() == {}
+
+
+@pytest.mark.parametrize("seconds", [0, -5])
+async def test_exec_with_no_time_left_does_not_run(runtime_dir: Path, seconds: int) -> None:
+    async def answer(peer: Peer, message: Message) -> None:
+        await peer.result(message["id"], **BOX)
+
+    async with rogue_daemon(runtime_dir, answer) as daemon:
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        with pytest.raises(TimeoutError):
+            await environments["default"].exec(["a"], timeout=seconds)
+    assert daemon.requests("exec") == []
+
+
+async def test_a_daemon_of_somebody_who_has_the_program(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """We have no binary to name, and need none."""
+
+    async def answer(peer: Peer, message: Message) -> None:
+        running = {**BOX, "vms": [{"name": "only", "state": "running", "user": "user"}]}
+        shown = {"sandboxes": [running]} if message["op"] == "ls" else {"forwards": []}
+        await peer.result(message["id"], **(BOX if message["op"] == "up" else shown))
+
+    def nowhere() -> str:
+        raise MoatNotInstalledError
+
+    monkeypatch.setattr("inspect_moat._login.find_binary", nowhere)
+    async with rogue_daemon(runtime_dir, answer):
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        command = (await environments["default"].connection()).command
+    assert " moat shell " in command
 
 
 @pytest.mark.parametrize(("retry", "timeouts"), [(True, [90, 60, 30]), (False, [90])])

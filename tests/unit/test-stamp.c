@@ -5,12 +5,12 @@
 #include "scratch.h"
 #include "util/proc.h"
 
-/* A harmless process whose command line has these arguments: `sh -c SCRIPT sh -name STAMP`. It waits
- * without a child: that would carry the stamp, too, until it is another program. */
+/* A harmless process whose command line has these arguments: `sh -c SCRIPT sh -name STAMP`. It
+ * waits without a child: that would carry the stamp, too, until it is another program. */
 static struct proc start(const char *name_option, const char *stamp)
 {
-	const char *argv[] = {"sh", "-c", "echo >$0; kill -STOP $$",
-		at("up-%s", stamp + 5), name_option, stamp, NULL};
+	const char *argv[] = {"sh", "-c", "echo >$0; kill -STOP $$", at("up-%s", stamp + 5),
+		name_option, stamp, NULL};
 	struct proc_req req = {.argv = argv};
 	struct proc p = PROC_NONE;
 	char *slash;

@@ -8,7 +8,7 @@ has to name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Protocol
@@ -126,14 +126,14 @@ def check_one_source(source: BaseModel) -> None:
     given = [name for name in fields if getattr(source, name) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none"
-        raise ValueError(f"exactly one of {', '.join(fields)} must be set, not {found}")
+        raise ValueError(f"Exactly one source must be set, of {', '.join(fields)}; not {found}")
 
 
 def check_vm_name(name: str) -> str:
     """Refuse what is no DNS name: it becomes the host name and the name in Inspect."""
     if len(name) > _NAME_MAX or not _DNS_NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} is not a host name (letters, digits and hyphens, at most {_NAME_MAX})"
+            f"{name!r} is not a valid DNS name (letters, digits and hyphens, at most {_NAME_MAX})"
         )
     return name
 
@@ -159,17 +159,17 @@ def check_sandbox(vms: Sequence[VmView], vnets: Sequence[VnetView] | None) -> No
 def _check_names(vms: Sequence[VmView]) -> None:
     first_sandbox = next((vm for vm in vms if vm.is_sandbox), None)
     if first_sandbox is None:
-        raise ValueError("at least one VM must have is_sandbox=True: it is the default sandbox")
+        raise ValueError("No default sandbox found: no VM has is_sandbox=True")
     seen: dict[str, str] = {}
     for vm in vms:
         if vm.name.lower() == "default" and vm is not first_sandbox:
             raise ValueError(
-                f'{vm.place}.name: "default" is the name of the first VM with is_sandbox=True '
-                "(and of a VM that was given no name): give this one another name"
+                f"{vm.place} is named 'default' (the default of a VM that was given no name), "
+                "which is reserved for the first is_sandbox VM: give this one another name"
             )
         key = vm.name.lower()  # host names that differ only in case are the same
         if key in seen:
-            raise ValueError(f'{vm.place}.name: "{vm.name}" is already that of {seen[key]}')
+            raise ValueError(f"{vm.place}.name: Duplicate VM name {vm.name!r}, as in {seen[key]}")
         seen[key] = vm.place
 
 
@@ -179,18 +179,26 @@ def _check_dependencies(vms: Sequence[VmView]) -> None:
         for index, needed in enumerate(vm.depends_on):
             place = f"{vm.place}.depends_on[{index}]"
             if needed == vm.name:
-                raise ValueError(f"{place}: a VM cannot depend on itself")
+                raise ValueError(f"{place}: {vm.name!r} depends on itself")
             if needed not in names:
-                raise ValueError(f'{place}: no VM has the name "{needed}"')
+                raise ValueError(f"{place}: {vm.name!r} depends on unknown VM {needed!r}")
             if needed in list(vm.depends_on)[:index]:
-                raise ValueError(f'{place}: "{needed}" is listed twice')
-    waiting = {vm.name: set(vm.depends_on) for vm in vms}
+                raise ValueError(f"{place}: {vm.name!r} lists a duplicate dependency, {needed!r}")
+    waiting = {vm.name: list(vm.depends_on) for vm in vms}
     while waiting:
-        ready = {name for name, needs in waiting.items() if not needs & waiting.keys()}
+        ready = [name for name, needs in waiting.items() if waiting.keys().isdisjoint(needs)]
         if not ready:
-            raise ValueError(f"depends_on: {_names(sorted(waiting))} wait for each other")
+            raise ValueError(f"VM dependency cycle: {_a_cycle(waiting)}")
         for name in ready:
             del waiting[name]
+
+
+def _a_cycle(waiting: Mapping[str, Sequence[str]]) -> str:
+    """One of those among VMs each of which waits for another: as 'a' -> 'b' -> 'a'."""
+    path = [next(iter(waiting))]
+    while path[-1] not in path[:-1]:
+        path.append(next(needed for needed in waiting[path[-1]] if needed in waiting))
+    return " -> ".join(repr(name) for name in path[path.index(path[-1]) :])
 
 
 def _check_unique_nics(vms: Sequence[VmView]) -> None:
@@ -198,7 +206,7 @@ def _check_unique_nics(vms: Sequence[VmView]) -> None:
     for vm in vms:
         for nic in vm.nics:
             if nic.ipv4 is not None and nic.mac is None:
-                raise ValueError(f"{nic.place}.ipv4: a static address needs a mac as well")
+                raise ValueError(f"{nic.place}.ipv4: an ipv4 address requires a mac address")
             if nic.mac is not None:
                 if nic.mac in macs:
                     raise ValueError(

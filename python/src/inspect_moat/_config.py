@@ -104,7 +104,7 @@ class Address(BaseModel):
     @model_validator(mode="after")
     def _static_address_needs_mac(self) -> Self:
         if self.ipv4 is not None and self.mac is None:
-            raise ValueError("ipv4: a static address needs a mac as well")
+            raise ValueError("ipv4: an ipv4 address requires a mac address")
         return self
 
 
@@ -159,9 +159,9 @@ class HealthCheck(SpecModel):
     @classmethod
     def _is_a_command(cls, test: tuple[str, ...]) -> tuple[str, ...]:
         if not test[0]:
-            raise ValueError("the first element is the program and cannot be empty")
+            raise ValueError("test needs an executable as its first element")
         if any("\0" in argument for argument in test):
-            raise ValueError("an argument cannot contain a NUL character")
+            raise ValueError("an argument must not contain NUL")
         return test
 
 

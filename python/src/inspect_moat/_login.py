@@ -9,6 +9,7 @@ from typing import Any
 from inspect_ai.util._sandbox.environment import PortMapping
 
 from ._daemon import find_binary
+from ._errors import MoatNotInstalledError
 from ._running import RunningSandbox
 
 SSH_PORT = 22
@@ -35,7 +36,11 @@ def kept_notice(provider: str, kept: list[RunningSandbox]) -> str:
 def _moat_command() -> list[str]:
     """How to call moat in another terminal, where our environment variables may not be set."""
     settings = [f"{name}={os.environ[name]}" for name in RUNTIME_VARIABLES if name in os.environ]
-    return [*(["env", *settings] if settings else []), find_binary()]
+    try:
+        binary = find_binary()
+    except MoatNotInstalledError:  # the daemon that serves us was started by somebody who has it
+        binary = "moat"
+    return [*(["env", *settings] if settings else []), binary]
 
 
 def vscode_command(

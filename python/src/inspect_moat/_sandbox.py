@@ -22,7 +22,7 @@ from inspect_ai.util._sandbox.environment import HostMapping, PortMapping
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
-from ._client import Connection, Reply
+from ._client import Connection, Reply, Request
 from ._config import describe
 from ._connect import connect
 from ._errors import (
@@ -51,6 +51,7 @@ from ._upkeep import (
     TRACE,
     detach_sandbox,
     leftovers,
+    make_all,
     remove_sandbox,
     up_sandbox,
     validate_spec,
@@ -226,12 +227,10 @@ class VmSandboxEnvironment(SandboxEnvironment):
         }
         running = running_sandboxes()
         for sandbox_id in ids:
-            entry = running.pop(sandbox_id, None)
-            if entry is not None:
+            # Forgotten only when removed: whoever is cancelled here leaves it to task_cleanup.
+            for entry in [one for one in running.values() if sandbox_id in (one.id, one.parent)]:
                 await remove_sandbox(entry)
-            for fork in [fork for fork in running.values() if fork.parent == sandbox_id]:
-                del running[fork.id]
-                await remove_sandbox(fork)
+                running.pop(entry.id, None)
 
     @classmethod
     @override
@@ -329,6 +328,8 @@ class VmSandboxEnvironment(SandboxEnvironment):
             raise ValueError(NUL_IN_TEXT)
         if timeout is None:
             timeout, timeout_retry = self.untimed_limit(), False
+        elif timeout <= 0:  # of no time at all, such as the rest of a limit, there is none left
+            raise timeout_error(timeout, "")
         cwd = os.path.join(self.start_directory, cwd or "")
         if cmd and not cmd[0]:
             return refused(f"'': {os.strerror(errno.ENOENT)}", NOT_FOUND)
@@ -529,13 +530,14 @@ class VmSandboxEnvironment(SandboxEnvironment):
         """
         try:
             with trace_action(logger, TRACE, f"fork {self.sandbox_id} {n}"):
-                reply = await self._connection.request("fork", {"sandbox": self.sandbox_id, "n": n})
+                args = {"sandbox": self.sandbox_id, "n": n}
+                made = await make_all(self._connection, Request("fork", args))
         except MoatError as ex:
             raise to_exception(ex) from ex
         running = running_sandboxes()
         mine = running.get(self.sandbox_id)
         copies = []
-        for one in reply.result["sandboxes"]:
+        for one in made["sandboxes"]:
             running[one["sandbox"]] = RunningSandbox(
                 str(one["sandbox"]),
                 self.provider,

@@ -26,12 +26,17 @@ async def validate_spec(connection: Connection, spec: dict[str, Any]) -> None:
 
 
 async def up_sandbox(connection: Connection, args: dict[str, Any]) -> dict[str, Any]:
-    """Make a sandbox. If it fails or is cancelled, nothing is left of it.
+    """Make a sandbox. If it fails or is cancelled, nothing is left of it."""
+    return await make_all(connection, Request("up", args))
+
+
+async def make_all(connection: Connection, request: Request) -> dict[str, Any]:
+    """Make what is asked for, one sandbox or several, or nothing.
 
     Inspect does not clean up after a sample_init that did not return. The daemon removes what was
     half made; what was finished in the very moment of the cancellation is removed here.
     """
-    call = await connection.start(Request("up", args))
+    call = await connection.start(request)
     try:
         return (await call.wait()).result
     except BaseException:
@@ -42,8 +47,9 @@ async def up_sandbox(connection: Connection, args: dict[str, Any]) -> dict[str, 
 
 
 async def _remove_result_of(connection: Connection, wait: Callable[[], Awaitable[Reply]]) -> None:
-    reply = await wait()
-    await connection.request("rm", {"sandboxes": [reply.result["sandbox"]]})
+    made = (await wait()).result
+    ids = [one["sandbox"] for one in made.get("sandboxes", [made])]
+    await connection.request("rm", {"sandboxes": ids})
 
 
 async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
