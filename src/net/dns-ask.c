@@ -9,7 +9,9 @@
 #include "net/out.h"
 #include "util/auto.h"
 
-enum { OPEN_MIN = 600, OPEN_MAX = 86400 }; /* seconds that an address stays open */
+/* Seconds that an address stays open. Only with fewer left than the second, or than its answer is
+ * valid, it is opened anew: a guest may ask as fast as it can, and opening costs a process. */
+enum { OPEN_MIN = 600, OPEN_AGAIN = 300, OPEN_MAX = 86400 };
 
 unsigned dns_servers(struct sockaddr_storage servers[DNS_SERVERS_MAX])
 {
@@ -53,16 +55,26 @@ static bool is_host(void *arg, uint32_t addr)
 bool dns_admit(struct holder *h, struct zone *z, const char *name, const struct dns_answer *a)
 {
 	uint32_t seconds = a->ttl < OPEN_MIN ? OPEN_MIN : a->ttl > OPEN_MAX ? OPEN_MAX : a->ttl;
+	uint32_t valid = a->ttl < OPEN_AGAIN ? OPEN_AGAIN : a->ttl > OPEN_MAX ? OPEN_MAX : a->ttl;
+	int64_t now = now_ns() / 1000000000;
+	uint32_t closed[ARRAY_LEN(a->addrs)];
+	unsigned n = 0;
 	struct err e;
 
 	if (!zone_accepts(z, a, is_host, &h->hosts)) {
 		zone_refuse(z, name, "leads to a forbidden address");
 		return false;
 	}
-	if (!z->set || !a->n_addrs)
+	for (unsigned i = 0; z->set && i < a->n_addrs; i++)
+		if (!zone_is_open(z, a->addrs[i], now + valid))
+			closed[n++] = a->addrs[i];
+	if (!n)
 		return true;
-	if (out_open(h, z->set, a->addrs, a->n_addrs, seconds, &e) == 0)
-		return true;
-	zone_refuse(z, name, "could not be opened");
-	return false;
+	if (out_open(h, z->set, closed, n, seconds, &e) < 0) {
+		zone_refuse(z, name, "could not be opened");
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++)
+		zone_opened(z, closed[i], now + seconds);
+	return true;
 }

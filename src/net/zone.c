@@ -183,6 +183,20 @@ int zone_answer(struct zone *z, struct bytes query, const struct dns_question *q
 	return 0;
 }
 
+bool zone_is_open(const struct zone *z, uint32_t addr, int64_t until)
+{
+	for (unsigned i = 0; i < ZONE_OPEN_MAX; i++)
+		if (z->opened[i].addr == addr && z->opened[i].until >= until)
+			return true;
+	return false;
+}
+
+void zone_opened(struct zone *z, uint32_t addr, int64_t until)
+{
+	z->opened[z->next_opened] = (struct zone_open){addr, until};
+	z->next_opened = (z->next_opened + 1) % ZONE_OPEN_MAX;
+}
+
 bool zone_accepts(const struct zone *z, const struct dns_answer *a,
 	bool (*is_host)(void *arg, uint32_t addr), void *arg)
 {

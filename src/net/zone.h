@@ -24,6 +24,14 @@ struct zone_refusal {
 	time_t last;
 };
 
+/* An address that was opened, and until when: in seconds of now_ns. */
+struct zone_open {
+	uint32_t addr;
+	int64_t until;
+};
+
+enum { ZONE_OPEN_MAX = 64 }; /* that are remembered */
+
 struct zone {
 	const char *vnet; /* the alias */
 	const char *set;  /* nftables' set of opened addresses; NULL: nothing has to be opened */
@@ -36,7 +44,9 @@ struct zone {
 	size_t n_cidrs;
 	struct zone_refusal *refusals; /* a ring: the oldest goes first */
 	unsigned n_refusals, next_refusal;
-	unsigned long refused; /* in all */
+	unsigned long refused;                  /* in all */
+	struct zone_open opened[ZONE_OPEN_MAX]; /* a ring, too */
+	unsigned next_opened;
 };
 
 /* From a member of the plan's "dns". The plan outlives the zone. */
@@ -55,5 +65,11 @@ int zone_answer(struct zone *z, struct bytes query, const struct dns_question *q
 bool zone_accepts(const struct zone *z, const struct dns_answer *a,
 	bool (*is_host)(void *arg, uint32_t addr), void *arg);
 void zone_refuse(struct zone *z, const char *name, const char *why);
+/*
+ * Whether the address is known to be open until then. What is open need not be opened again for
+ * each of the questions that a guest may ask as fast as it can.
+ */
+bool zone_is_open(const struct zone *z, uint32_t addr, int64_t until);
+void zone_opened(struct zone *z, uint32_t addr, int64_t until);
 /* The refusals as a list of objects. */
 json_t *zone_refusals(const struct zone *z);

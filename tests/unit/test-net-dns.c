@@ -137,11 +137,30 @@ static void test_answers(void)
 	}
 }
 
+/* What was opened longest ago is forgotten first, and opened again. */
+static void test_opened(void)
+{
+	struct zone z = {0};
+
+	OK(!zone_is_open(&z, 0xcb00710a, 100));
+	zone_opened(&z, 0xcb00710a, 100);
+	OK(zone_is_open(&z, 0xcb00710a, 100) && !zone_is_open(&z, 0xcb00710a, 101));
+	OK(!zone_is_open(&z, 0xcb00710b, 100));
+	zone_opened(&z, 0xcb00710a, 200);
+	OK(zone_is_open(&z, 0xcb00710a, 101));
+	for (uint32_t i = 0; i < ZONE_OPEN_MAX - 1; i++)
+		zone_opened(&z, i + 1, 300);
+	OK(zone_is_open(&z, 0xcb00710a, 200));
+	zone_opened(&z, ZONE_OPEN_MAX, 300);
+	OK(!zone_is_open(&z, 0xcb00710a, 1) && zone_is_open(&z, 1, 300));
+}
+
 int main(void)
 {
 	test_messages();
 	test_names();
 	test_zone();
 	test_answers();
+	test_opened();
 	return tap_done();
 }
