@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 import sys
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,22 @@ class _LoopState:
 
 
 _loop_state: RunVar[_LoopState] = RunVar("inspect_moat_connection")
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a forked process, which may outlive us and would keep the sandboxes alive.
+
+    The numbers stay in use, so that whoever closes one there closes nothing else.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for sock in _sockets:
+        if sock.fileno() >= 0:
+            os.dup2(nothing, sock.fileno(), inheritable=False)
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 async def connect() -> Connection:
@@ -99,6 +116,7 @@ async def _open_once() -> Connection:
 async def _connect_socket(path: str) -> socket.socket | None:
     """A connected socket, or None if nobody listens there."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    _sockets.add(sock)
     try:
         sock.setblocking(False)
         with anyio.fail_after(CONNECT_TIMEOUT):
