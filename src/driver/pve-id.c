@@ -11,6 +11,7 @@
 #include "util/json.h"
 #include "util/lock.h"
 
+#define LOCK_PAUSE 0.3
 enum { TAKEN_TRIES = 30, TRANSIENT_TRIES = 3, ID_MAX = 999999999 };
 
 static bool is_reserved_locked(const struct pve_site *s, unsigned id)
@@ -72,6 +73,20 @@ bool pve_was_locked(const struct err *e, unsigned vmid)
 
 	snprintf(file, sizeof(file), "/lock-%u.conf", vmid);
 	return e->kind == ERR_BACKEND && strstr(e->msg, "can't lock file") && strstr(e->msg, file);
+}
+
+int pve_run_in_turn(struct pve_box *b, const struct op *op, unsigned vmid, double seconds,
+	const char *method, json_t *params, unsigned flags, const char *path, struct err *e)
+{
+	auto_json __attribute__((unused)) json_t *used = params;
+	struct op turn = op_within(op, seconds);
+	struct err late;
+
+	while (pve_run(b->api, op, method, json_incref(params), flags, e, "/nodes/%s/qemu/%u/%s",
+		       b->inst->node, vmid, path) < 0)
+		if (!pve_was_locked(e, vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
+			return -1;
+	return 0;
 }
 
 /* Who makes a VM holds the lock of its number until it is made. */

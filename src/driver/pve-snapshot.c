@@ -6,8 +6,10 @@
 #include "util/auto.h"
 #include "util/json.h"
 
-#define LOCK_PAUSE   0.5
-#define TURN_SECONDS 90.0 /* each try waits for ten of them at the server */
+#define LOCK_PAUSE 0.5
+/* After a VM was taken back, the server may hold its file for half a minute longer than any status
+ * tells; each try waits for ten seconds there. */
+#define TURN_SECONDS 90.0
 enum { LOCK_TRIES = 120 };
 
 struct job {
@@ -16,44 +18,26 @@ struct job {
 	const char *text;
 };
 
-/*
- * Starts a task and waits for its end. After a VM was taken back, the server may hold its file for
- * half a minute longer than any status tells: only who tries is told. params is used up.
- */
-static int run_in_turn(struct pve_vm *vm, const struct op *op, const char *method, json_t *params,
-	unsigned flags, const char *path, struct err *e)
-{
-	auto_json __attribute__((unused)) json_t *used = params;
-	struct pve_box *b = vm->box;
-	struct op turn = op_within(op, TURN_SECONDS);
-	struct err late;
-
-	while (pve_run(b->api, op, method, json_incref(params), flags, e,
-		       "/nodes/%s/qemu/%u/snapshot%s", b->inst->node, vm->vmid, path) < 0)
-		if (!pve_was_locked(e, vm->vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
-			return -1;
-	return 0;
-}
-
 static int take_new(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	return run_in_turn(vm, op, "POST",
+	return pve_run_in_turn(j->b, op, vm->vmid, TURN_SECONDS, "POST",
 		json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1, "description",
 			j->text),
-		0, "", e);
+		0, "snapshot", e);
 }
 
 static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	char path[sizeof(j->name) + 1];
+	char path[sizeof(j->name) + sizeof("snapshot/")];
 
 	op_progress(op, 0, 0, "snapshot of %s", vm->spec->name);
 	if (take_new(j, vm, op, e) == 0)
 		return 0;
 	/* A second one of the same name replaces the first. */
-	snprintf(path, sizeof(path), "/%s", j->name);
+	snprintf(path, sizeof(path), "snapshot/%s", j->name);
 	if (!strstr(e->msg, "already") ||
-		run_in_turn(vm, op, "DELETE", NULL, PVE_TWICE, path, e) < 0 ||
+		pve_run_in_turn(
+			j->b, op, vm->vmid, TURN_SECONDS, "DELETE", NULL, PVE_TWICE, path, e) < 0 ||
 		take_new(j, vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	return 0;
@@ -115,13 +99,14 @@ static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
 {
 	struct job *j = arg;
 	struct pve_vm *vm = &j->b->vms[i];
-	char path[sizeof(j->name) + sizeof("//rollback")];
+	char path[sizeof(j->name) + sizeof("snapshot//rollback")];
 
 	op_progress(op, 0, 0, "taking %s back", vm->spec->name);
 	if (vm->guest)
 		pve_guest_forget(vm->guest);
-	snprintf(path, sizeof(path), "/%s/rollback", j->name);
-	if (run_in_turn(vm, op, "POST", NULL, PVE_TWICE, path, e) < 0 ||
+	snprintf(path, sizeof(path), "snapshot/%s/rollback", j->name);
+	if (pve_run_in_turn(j->b, op, vm->vmid, TURN_SECONDS, "POST", NULL, PVE_TWICE, path, e) <
+			0 ||
 		wait_unlocked(vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	if (vm->guest)

@@ -16,8 +16,8 @@
 #include "util/lock.h"
 #include "util/str.h"
 
-#define LOCK_PAUSE 0.3
-enum { START_TRIES = 4, LOCK_TRIES = 20 };
+#define CLONE_TURN_SECONDS 20.0
+enum { START_TRIES = 4 };
 
 /* ---- cloning ---- */
 
@@ -41,34 +41,22 @@ static int clone_as(struct pve_vm *vm, unsigned vmid, bool full, const struct op
 		text, "full", full);
 	if (params && full)
 		json_object_set_new(params, "storage", json_string(b->inst->image_storage));
-	return pve_run(b->api, op, "POST", params, 0, e, "/nodes/%s/qemu/%u/clone", b->inst->node,
-		vm->template_id);
-}
-
-/* Somebody may be changing the template at the moment: that passes, and nothing was made. */
-static int clone_in_turn(
-	struct pve_vm *vm, unsigned vmid, bool full, const struct op *op, struct err *e)
-{
-	for (int i = 0;; i++) {
-		if (clone_as(vm, vmid, full, op, e) == 0)
-			return 0;
-		if (!pve_was_locked(e, vm->template_id) || i + 1 == LOCK_TRIES)
-			return -1;
-		if (op_pause(op, LOCK_PAUSE, e) < 0)
-			return -1;
-	}
+	/* Somebody may be changing the template at the moment: that passes, and nothing was made.
+	 */
+	return pve_run_in_turn(
+		b, op, vm->template_id, CLONE_TURN_SECONDS, "POST", params, 0, "clone", e);
 }
 
 static int clone_with_id(void *arg, unsigned vmid, const struct op *op, struct err *e)
 {
 	struct pve_vm *vm = arg;
 
-	if (clone_in_turn(vm, vmid, false, op, e) == 0)
+	if (clone_as(vm, vmid, false, op, e) == 0)
 		return 0;
 	/* Not every storage can share a template's disk. */
 	if (!strcasestr(e->msg, "linked clone"))
 		return -1;
-	return clone_in_turn(vm, vmid, true, op, e);
+	return clone_as(vm, vmid, true, op, e);
 }
 
 int pve_vm_clone(struct pve_vm *vm, const struct op *op, struct err *e)

@@ -250,6 +250,10 @@ int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 	unsigned *ret_vmid, int64_t *ret_row, struct err *e);
 /* Whether something failed because somebody else held the lock of this VM's configuration. */
 bool pve_was_locked(const struct err *e, unsigned vmid);
+/* pve_run for a path of a VM, again and again for so long while somebody else holds that lock: only
+ * who tries is told. params is used up. */
+int pve_run_in_turn(struct pve_box *b, const struct op *op, unsigned vmid, double seconds,
+	const char *method, json_t *params, unsigned flags, const char *path, struct err *e);
 
 /* pve-things.c: the journal's rows, and how what they name is removed */
 int pve_thing_intent(

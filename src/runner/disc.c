@@ -43,7 +43,8 @@ static bool is_disc(int fd, const char *name)
 	return memcmp(descriptor + ISO_VOLUME_AT, volume, ISO_VOLUME_MAX) == 0;
 }
 
-/* Opening a drive makes the kernel look whether its disc was changed. */
+/* Opening a drive makes the kernel look whether its disc was changed. Nothing tells of that where
+ * no udev runs, so this looks again after a pause. */
 static int find_disc(const char *name)
 {
 	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};

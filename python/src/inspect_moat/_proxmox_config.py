@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     SecretStr,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -192,6 +193,12 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     verify_tls: bool | None = None
     image_storage: str | None = None
 
+    @field_validator("password")
+    @classmethod
+    def _stars_are_none(cls, password: SecretStr | None) -> SecretStr | None:
+        """Logs of other versions have stars for it, which eval-retry reads back."""
+        return password if password and password.get_secret_value().strip("*") else None
+
     @model_validator(mode="after")
     def _fits_together(self) -> ProxmoxSandboxEnvironmentConfig:
         vnets = None
@@ -321,9 +328,6 @@ def _instance_of_config(config: ProxmoxSandboxEnvironmentConfig) -> ProxmoxInsta
         for name in ("port", "user", "user_realm", "password", "node", "verify_tls")
         if (value := getattr(config, name)) is not None
     }
-    password = given.get("password")
-    if isinstance(password, SecretStr) and not password.get_secret_value().strip("*"):
-        del given["password"]  # an eval log has stars for it, and eval-retry reads them back
     return _instance_of_environment(config.host).model_copy(
         update={"pool_id": config.instance_pool_id, **given}
     )

@@ -56,7 +56,7 @@ async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
     try:
         await step()
     except MoatError as ex:
-        logger.debug("moat: after a cancelled up: %s", ex.message)
+        logger.debug("moat: after a cancellation: %s", ex.message)
 
 
 async def leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[str]]:
