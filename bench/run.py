@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from start import bench_clones, bench_start
 from vm import BenchVm, Home, report, timed
@@ -117,6 +118,10 @@ def main() -> int:
     if unknown := [name for name in names if name not in BENCHES]:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHES)}", file=sys.stderr)
         return 2
+    # Each makes its own images, but packages are fetched once.
+    os.environ.setdefault(
+        "MOAT_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "bench-cache")
+    )
     for name in names:
         BENCHES[name]()
     return 0

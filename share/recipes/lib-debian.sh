@@ -21,9 +21,7 @@ DEBIAN_MODULE_DIRS='arch block crypto fs kernel lib mm net security virt
 # debian_sources_derive CODENAME: a sources.list for that release from the mirrors that this machine
 # uses for whichever release it has.
 debian_sources_derive() {
-	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	option=
-	[ ! -f "$keyring" ] || option="[signed-by=$keyring] "
+	option=$(debian_keyring)
 	debian_sources | while read -r uri _ codename label; do
 		case $label:$codename in
 		Debian-Security:*) echo "deb $option$uri $1-security main" ;;

@@ -21,12 +21,12 @@ TINY_MODULE_DIRS='arch/x86/crypto block crypto drivers/acpi drivers/ata drivers/
 	drivers/virt drivers/virtio fs/*.ko* fs/9p fs/ext4 fs/fat fs/fuse fs/fscache fs/isofs fs/jbd2
 	fs/netfs fs/nls fs/overlayfs lib net/802 net/8021q net/9p net/bridge net/core net/llc net/packet'
 
-# tools_fetch: busybox, the kernel and the guest agent with its libraries, unpacked into TOOLS.
+# tools_fetch: the kernel and the guest agent with its libraries, unpacked into TOOLS.
 tools_fetch() {
 	TOOLS=$WORK/tools
 	kernel=$(kernel_package)
 	[ -n "$kernel" ] || die "the apt sources of this machine have no $KERNEL_META"
-	unpack "$TOOLS" busybox-static qemu-guest-agent
+	unpack "$TOOLS" qemu-guest-agent
 	libraries_fetch qemu-guest-agent
 	VERSION=${kernel#linux-image-}
 	{

@@ -61,7 +61,7 @@ recipe_begin() {
 	OUT=$(cd "$1" && pwd) || die "cannot enter the output directory $1"
 	WORK=$(cd "$2" && pwd) || die "cannot enter the work directory $2"
 	[ -n "${MOAT_CACHE_DIR:-}" ] || die "MOAT_CACHE_DIR is not set"
-	mkdir -p "$MOAT_CACHE_DIR/debs" || die "cannot create the cache directory $MOAT_CACHE_DIR"
+	mkdir -p "$MOAT_CACHE_DIR/debs" "$MOAT_CACHE_DIR/busybox" || die "cannot create the cache directory $MOAT_CACHE_DIR"
 	CACHE=$(cd "$MOAT_CACHE_DIR" && pwd)
 	TMPDIR=$WORK
 	export TMPDIR
@@ -149,6 +149,12 @@ debian_sources() {
 		done
 }
 
+# The option of a line in a sources.list that names Debian's keys.
+debian_keyring() {
+	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+	[ ! -f "$keyring" ] || printf '[signed-by=%s] ' "$keyring"
+}
+
 # A third party's broken source must not stop us: what counts is that Debian's index arrived.
 apt_update_once() {
 	apt_tool apt-get update || echo "apt-get update had problems"
@@ -173,7 +179,7 @@ fetch() {
 		(cd "$WORK/apt/new" && retry apt_tool apt-get download $missing) ||
 			die "cannot download Debian packages (no network, or the mirror fails):$missing"
 		for file in "$WORK"/apt/new/*.deb; do
-			cache_add "$file"
+			cache_move "$file" "$CACHE/debs/${file##*/}"
 		done
 	fi
 	while read -r _ file _ _; do
@@ -191,20 +197,20 @@ deb_is_cached() {
 	touch -c "$CACHE/debs/$1" # in use: cache_prune spares it
 }
 
-# The file appears under its name whole or not at all. The copy is for a cache on another disk.
-cache_add() {
-	ln -f "$1" "$CACHE/debs/" 2>/dev/null || {
-		part=$CACHE/debs/.part.$$
+# cache_move FILE TO: it appears there whole or not at all. The copy is for a cache on another disk.
+cache_move() {
+	ln -f "$1" "$2" 2>/dev/null || {
+		part=$(dirname "$2")/.part.$$
 		cp "$1" "$part"
-		mv "$part" "$CACHE/debs/$(basename "$1")"
+		mv "$part" "$2"
 	}
 	rm -f "$1"
 }
 
 # Superseded versions, and parts that a killed build left.
 cache_prune() {
-	find "$CACHE/debs" -name '*.deb' -mtime +30 -delete
-	find "$CACHE/debs" -name '.part.*' -mmin +60 -delete
+	find "$CACHE/debs" "$CACHE/busybox" -type f -mtime +30 -delete
+	find "$CACHE/debs" "$CACHE/busybox" -name '.part.*' -mmin +60 -delete
 }
 
 # Releases differ in where they put /bin and /lib: with these links all of it lands below usr.

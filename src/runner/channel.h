@@ -17,7 +17,7 @@
 
 #include "runner/line.h"
 
-enum { CHANNEL_BUCKETS = 256, SINKS_MAX = 64 };
+enum { CHANNEL_BUCKETS = 32, SINKS_MAX = 64 };
 
 /* An fd that the loop watches. events 0: not now. Closing goes through watch_close. */
 struct watch {
