@@ -234,7 +234,7 @@ static void drain(struct daemon *d)
 
 static int find_parts(struct daemon *d, struct err *e)
 {
-	char *helper = NULL, *runner = NULL;
+	char *helper = NULL, *runner = NULL, *ssh = NULL;
 
 	if (paths_find_part("moat-helper", &helper, e) < 0)
 		return -1;
@@ -242,6 +242,8 @@ static int find_parts(struct daemon *d, struct err *e)
 	/* Without the runner commands go through the guest agent; doctor says so. */
 	if (paths_find_part("moat-guest", &runner, e) == 0)
 		d->env.runner_path = runner;
+	if (paths_find_part("moat-ssh", &ssh, e) == 0)
+		d->env.ssh_path = ssh;
 	if (paths_find_part("share/moat/recipes", &d->recipes, e) < 0 &&
 		paths_find_part("share/recipes", &d->recipes, e) < 0)
 		return -1;
@@ -318,6 +320,7 @@ static void close_parts(struct daemon *d)
 	free(d->recipes);
 	free((char *)d->env.helper_path);
 	free((char *)d->env.runner_path);
+	free((char *)d->env.ssh_path);
 }
 
 /* Until somebody asks; after that the log has it. */

@@ -27,6 +27,7 @@ struct driver_env {
 	struct journal *journal;
 	const char *helper_path; /* moat-helper: for guards */
 	const char *runner_path; /* moat-guest, or NULL if it is not installed */
+	const char *ssh_path;    /* moat-ssh, likewise */
 	const char *accel;       /* "auto", "kvm", "tcg" */
 	const char *qemu;        /* the emulator's name or path */
 	double boot_timeout;     /* seconds until a guest must have answered */

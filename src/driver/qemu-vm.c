@@ -240,18 +240,6 @@ static const char *choose_kernel(const struct qemu_vm *vm)
 	return vm->image->kernel;
 }
 
-/* QEMU needs none of the environment that our client happened to have, keys and all. */
-static int clean_environment(struct strv *ret, struct err *e)
-{
-	static const char *const kept[] = {"PATH", "LD_LIBRARY_PATH", "MOAT_HOME"};
-
-	for (unsigned i = 0; i < ARRAY_LEN(kept); i++)
-		if (getenv(kept[i]))
-			strv_addf(ret, "%s=%s", kept[i], getenv(kept[i]));
-	strv_add(ret, "LANG=C.UTF-8");
-	return strv_check(ret, e);
-}
-
 static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
 {
 	struct qemu_plan plan = {.qemu = vm->env->qemu,
@@ -279,7 +267,7 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 	struct proc started;
 	int log[2], rc;
 
-	if (qemu_args(&plan, &argv, e) < 0 || clean_environment(&env, e) < 0)
+	if (qemu_args(&plan, &argv, e) < 0 || proc_small_env(&env, e) < 0)
 		return -1;
 	if (pipe2(log, O_CLOEXEC) < 0)
 		return err_sys(e, errno, "pipe");

@@ -117,6 +117,7 @@ static struct vagrant_vm *add_vm(
 	}
 	vm->dir = &b->dir;
 	vm->runner_path = b->d->env->runner_path;
+	vm->ssh_path = b->d->env->ssh_path;
 	vm->boot_timeout = b->d->env->boot_timeout;
 	user_name(b, m->name, name);
 	if (vagrant_vm_init(vm, m, name, e) < 0) {

@@ -185,6 +185,12 @@ static void check_boxes(const struct checkup *u)
 	say(u, "boxes", text ? CHECK_OK : CHECK_WARN, text ? detail : why, "vagrant box list");
 }
 
+static void check_part(const struct checkup *u, const char *name, const char *path)
+{
+	say(u, name, path ? CHECK_OK : CHECK_MISSING, path ? path : "not found beside moat",
+		"reinstall moat");
+}
+
 int vagrant_doctor(const struct driver_env *env, const struct op *op, const json_t *access,
 	void (*say_one)(void *arg, const struct check *c), void *arg, struct err *e)
 {
@@ -204,8 +210,8 @@ int vagrant_doctor(const struct driver_env *env, const struct op *op, const json
 		check_libvirt(&u, plugins);
 		check_boxes(&u);
 	}
-	say(&u, "moat-guest", env->runner_path ? CHECK_OK : CHECK_MISSING,
-		env->runner_path ? env->runner_path : "not found beside moat", "reinstall moat");
+	check_part(&u, "moat-guest", env->runner_path);
+	check_part(&u, "moat-ssh", env->ssh_path);
 	strv_free(&u.env);
 	return 0;
 }

@@ -83,11 +83,11 @@ static void set_dead(struct vagrant_vm *vm, const struct err *why)
 }
 
 /* With the key that it must have: any, as long as it may still have to make its own. */
-static struct vagrant_ssh ssh_of(struct vagrant_vm *vm, char host_key[SSHLINK_HOST_KEY_MAX])
+static struct vagrant_ssh ssh_of(struct vagrant_vm *vm, char host_key[SSH_HOST_KEY_MAX])
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 
-	snprintf(host_key, SSHLINK_HOST_KEY_MAX, "%s", vm->being_made ? "" : vm->host_key);
+	snprintf(host_key, SSH_HOST_KEY_MAX, "%s", vm->being_made ? "" : vm->host_key);
 	return vm->ssh;
 }
 
@@ -125,10 +125,13 @@ static int ask_vagrant(struct vagrant_vm *vm, const struct op *op, struct err *e
 static int connect_once(
 	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
 {
-	char expected[SSHLINK_HOST_KEY_MAX], found[SSHLINK_HOST_KEY_MAX];
+	char expected[SSH_HOST_KEY_MAX], found[SSH_HOST_KEY_MAX];
 	const char *keys[VAGRANT_KEYS_MAX];
 	struct vagrant_ssh ssh = ssh_of(vm, expected);
-	struct sshlink_to to = {.host = ssh.host,
+	struct sshlink_to to = {.program = vm->ssh_path,
+		.guard = vm->dir->guard,
+		.runner_path = vm->runner_path,
+		.host = ssh.host,
 		.user = ssh.user,
 		.port = ssh.port,
 		.keys = keys,
@@ -180,7 +183,7 @@ static int connect_to(
 	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
 {
 	struct op boot = op_within(op, vm->boot_timeout);
-	char unused[SSHLINK_HOST_KEY_MAX];
+	char unused[SSH_HOST_KEY_MAX];
 	struct err last;
 	int soon = connect_soon(vm, &boot, ret, e);
 
@@ -203,28 +206,27 @@ static int connect_to(
 }
 
 static int open_line(struct vagrant_vm *vm, const struct op *op, struct guest **ret,
-	struct sshlink_bridge **ret_bridge, struct err *e)
+	struct sshlink **ret_link, struct err *e)
 {
 	struct op soon;
 	struct sshlink *link = NULL;
 	bool as_root;
 	int fd = -1;
 
-	if (!vm->runner_path)
-		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
+	if (!vm->runner_path || !vm->ssh_path)
+		return err_set(e, ERR_UNSUPPORTED, "%s is not installed beside moat",
+			vm->runner_path ? "moat-ssh" : "moat-guest");
 	if (connect_to(vm, op, &link, e) < 0)
 		return -1;
 	soon = op_within(op, RUNNER_S);
-	if (sshlink_start_runner(&soon, link, vm->runner_path, &as_root, e) < 0 ||
-		sshlink_bridge(&link, ret_bridge, &fd, e) < 0) {
+	if (sshlink_start_runner(&soon, link, &as_root, &fd, e) < 0 ||
+		line_open(&soon, fd, ret, e) < 0) {
+		if (fd >= 0)
+			close(fd);
 		sshlink_close(link);
 		return -1;
 	}
-	if (line_open(&soon, fd, ret, e) < 0) {
-		close(fd);
-		sshlink_bridge_free(*ret_bridge);
-		return -1;
-	}
+	*ret_link = link;
 	if (!as_root)
 		log_msg(op, LOG_WARN, "%s: no sudo without a password: commands run as %s only",
 			vm->name, vm->ssh.user);
@@ -248,11 +250,11 @@ static int open_way(
 	void *arg, const struct op *op, struct guest **ret, void **ret_below, struct err *e)
 {
 	struct vagrant_vm *vm = arg;
-	struct sshlink_bridge *bridge = NULL;
+	struct sshlink *link = NULL;
 
-	if (open_line(vm, op, ret, &bridge, e) < 0)
+	if (open_line(vm, op, ret, &link, e) < 0)
 		return err_wrap(e, "VM %s", vm->name);
-	*ret_below = bridge;
+	*ret_below = link;
 	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
 	vm->state = BOX_VM_RUNNING;
 	return 0;
@@ -260,7 +262,7 @@ static int open_way(
 
 static void close_below(void *below)
 {
-	sshlink_bridge_free(below);
+	sshlink_close(below);
 }
 
 const struct ways_ops vagrant_ways = {.alive = alive, .open = open_way, .close_below = close_below};

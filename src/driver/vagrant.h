@@ -113,7 +113,7 @@ void vagrant_ssh_keep(struct vagrant_vm *vm, const struct op *op);
 
 struct vagrant_vm {
 	struct vagrant_dir *dir;
-	const char *runner_path;
+	const char *runner_path, *ssh_path;
 	char *machine; /* as Vagrant knows it */
 	char *name;    /* as users know it: without the suffix */
 	char *alias;   /* for ssh */
@@ -139,7 +139,7 @@ void vagrant_vm_told(struct vagrant_vm *vm, const struct vagrant_ssh *ssh);
 void vagrant_vm_made(struct vagrant_vm *vm);
 /* Found off before, it has been started since: it is tried again. */
 void vagrant_vm_revive(struct vagrant_vm *vm);
-extern const struct ways_ops vagrant_ways; /* a struct sshlink_bridge is below a guest */
+extern const struct ways_ops vagrant_ways; /* a struct sshlink is below a guest */
 /* Puts the guest's clock right: after a restore it is behind. */
 int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e);
 

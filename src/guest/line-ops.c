@@ -15,6 +15,7 @@
 enum {
 	CANCEL_S = 5,   /* for the guest to kill a tree and say so */
 	OVERDUE_S = 30, /* after a command's own timeout, without a sound */
+	LATEST_S = 300, /* the same, whatever comes: output may be on its way, or no end to it */
 };
 
 struct talk {
@@ -32,6 +33,7 @@ struct talk {
 	uint64_t got[WIRE_BODY + 1];
 	double timeout; /* the guest's own; 0: none */
 	int64_t overdue_ns;
+	int64_t held_up_ns; /* that whoever takes the output has taken */
 };
 
 /* Data from the guest. */
@@ -140,6 +142,12 @@ static int feed(struct talk *t, struct err *e)
 	return 0;
 }
 
+static int overdue(const struct talk *t, struct err *e)
+{
+	return err_set(e, ERR_UNAVAILABLE,
+		"the guest has not ended the command within its timeout of %g s", t->timeout);
+}
+
 static int wait_for_news(struct talk *t, struct err *e)
 {
 	bool take = t->in && !t->held.data.len;
@@ -154,21 +162,25 @@ static int wait_for_news(struct talk *t, struct err *e)
 	if (op_wait_fds(&op, fds, take ? 2 : 1, e) == 0)
 		return 0;
 	if (e->kind == ERR_TIMEOUT && op.deadline_ns != t->op->deadline_ns)
-		return err_set(e, ERR_UNAVAILABLE,
-			"the guest has not ended the command %d s after its timeout", OVERDUE_S);
+		return overdue(t, e);
 	return -1;
 }
 
-static void put_off_overdue(struct talk *t, int64_t start_ns)
+/* 0, or ERR_UNAVAILABLE when there will be no more putting off. */
+static int put_off_overdue(struct talk *t, int64_t start_ns, struct err *e)
 {
 	const int64_t second = 1000000000;
-	int64_t now = now_ns(), due = start_ns;
+	int64_t now = now_ns(), due = start_ns + t->held_up_ns, latest;
 
 	t->overdue_ns = OP_NO_DEADLINE;
 	if (!(t->timeout > 0) || t->timeout > 1e9)
-		return;
+		return 0;
 	due += (int64_t)(t->timeout * 1e9);
+	latest = due + LATEST_S * second;
 	t->overdue_ns = (due > now ? due : now) + OVERDUE_S * second;
+	if (t->overdue_ns > latest)
+		t->overdue_ns = latest;
+	return now < latest ? 0 : overdue(t, e);
 }
 
 static int converse(struct talk *t, struct channel_end *ret, struct err *e)
@@ -178,14 +190,19 @@ static int converse(struct talk *t, struct channel_end *ret, struct err *e)
 	for (;;) {
 		auto_channel_news struct channel_news news = {0};
 
-		if (channel_take(t->channel, &news, e) < 0 || deliver(t, &news, e) < 0)
+		int64_t before;
+
+		if (channel_take(t->channel, &news, e) < 0)
 			return -1;
+		before = now_ns();
+		if (deliver(t, &news, e) < 0)
+			return -1;
+		t->held_up_ns += now_ns() - before;
 		if (news.ended) {
 			*ret = news.end;
 			return 0;
 		}
-		put_off_overdue(t, start);
-		if (feed(t, e) < 0 || wait_for_news(t, e) < 0)
+		if (put_off_overdue(t, start, e) < 0 || feed(t, e) < 0 || wait_for_news(t, e) < 0)
 			return -1;
 	}
 }

@@ -1,6 +1,7 @@
 #include "guest/sshlink.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,39 +11,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest/sshlink-parts.h"
 #include "util/auto.h"
-#include "util/str.h"
+#include "util/io.h"
+#include "util/msg.h"
+#include "util/proc.h"
 
 #define CONNECT_SECONDS 15.0
 #define LOGIN_SECONDS   60.0
-#define TICK            0.5
 
-enum { READ_SIZE = 32 * 1024 };
+enum { KEY_SIZE_MAX = 16 * 1024 };
 
-/* ---- waiting ---- */
-
-int sshlink_wait(struct sshlink *l, const struct op *op, struct err *e)
-{
-	short events =
-		ssh_get_poll_flags(l->session) & SSH_WRITE_PENDING ? POLLIN | POLLOUT : POLLIN;
-	struct op tick = op_within(op, TICK);
-
-	if (op_wait_fd(&tick, ssh_get_fd(l->session), events, e) == 0)
-		return 0;
-	if (e->kind == ERR_TIMEOUT && now_ns() < op->deadline_ns)
-		return 0;
-	return -1;
-}
-
-int sshlink_fail(struct sshlink *l, const char *what, struct err *e)
-{
-	const char *words = ssh_get_error(l->session);
-	char safe[300];
-
-	str_escape(words, strlen(words), safe, sizeof(safe));
-	return err_set(e, ERR_UNAVAILABLE, "%s: %s", what, *safe ? safe : "the connection ended");
-}
+struct sshlink {
+	struct proc proc;
+	int orders; /* never waited for when writing: the process may have other worries */
+	int stream; /* the runner's, until it is started */
+};
 
 /* ---- the socket ---- */
 
@@ -105,143 +88,155 @@ static int open_socket(const struct op *op, const struct sshlink_to *to, int *re
 	return err_wrap(e, "SSH to %s port %u", to->host, to->port);
 }
 
-/* ---- the session ---- */
+/* ---- the process ---- */
 
 void sshlink_close(struct sshlink *l)
 {
 	if (!l)
 		return;
-	if (l->channel)
-		ssh_channel_free(l->channel);
-	if (l->session) {
-		ssh_disconnect(l->session);
-		ssh_free(l->session);
-	}
-	if (l->fd >= 0)
-		close(l->fd);
+	proc_kill(&l->proc);
+	if (l->orders >= 0)
+		close(l->orders);
+	if (l->stream >= 0)
+		close(l->stream);
 	free(l);
 }
 DEFINE_AUTO(auto_sshlinkp, struct sshlink, sshlink_close)
 #define auto_sshlink __attribute__((cleanup(auto_sshlinkp)))
 
-/* What the other side asks for of its own accord, channels into this machine for one, would be kept
- * for a server's program to take. Ours is none: it is dropped, unanswered. */
-static int drop_message(ssh_session session, ssh_message message, void *arg)
+static int make_pair(int type, int *ret_ours, int *ret_theirs, struct err *e)
 {
-	(void)session;
-	(void)message;
-	(void)arg;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+		return err_sys(e, errno, "socketpair");
+	*ret_ours = pair[0];
+	*ret_theirs = pair[1];
 	return 0;
 }
 
-static int set_session(struct sshlink *l, const struct sshlink_to *to, struct err *e)
+static int start_process(struct sshlink *l, const struct sshlink_to *to, int guest, struct err *e)
 {
-	bool no = false;
-	int off = 0;
+	const char *const argv[] = {to->program, NULL};
+	auto_strv struct strv env = {0};
+	auto_fd int orders = -1, stream = -1, runner = open(to->runner_path, O_RDONLY | O_CLOEXEC);
 
-	l->session = ssh_new();
-	if (!l->session)
-		return err_oom(e);
-	/* Nothing of a user's own configuration counts: not the aliases, not the known hosts. */
-	if (ssh_options_set(l->session, SSH_OPTIONS_PROCESS_CONFIG, &no) < 0 ||
-		ssh_options_set(l->session, SSH_OPTIONS_HOST, to->host) < 0 ||
-		ssh_options_set(l->session, SSH_OPTIONS_USER, to->user) < 0 ||
-		ssh_options_set(l->session, SSH_OPTIONS_PORT, &to->port) < 0 ||
-		ssh_options_set(l->session, SSH_OPTIONS_LOG_VERBOSITY, &off) < 0 ||
-		ssh_options_set(l->session, SSH_OPTIONS_FD, &l->fd) < 0)
-		return sshlink_fail(l, "SSH", e);
-	ssh_set_blocking(l->session, 0);
-	ssh_set_message_callback(l->session, drop_message, NULL);
-	return 0;
+	if (runner < 0)
+		return err_sys(e, errno, "%s", to->runner_path);
+	if (proc_small_env(&env, e) < 0 || make_pair(SOCK_SEQPACKET, &l->orders, &orders, e) < 0 ||
+		make_pair(SOCK_STREAM, &l->stream, &stream, e) < 0)
+		return -1;
+	const struct proc_fd fds[] = {{orders, SSH_FD_ORDERS}, {guest, SSH_FD_GUEST},
+		{stream, SSH_FD_STREAM}, {runner, SSH_FD_RUNNER}};
+	struct proc_req req = {.argv = argv,
+		.env = (const char *const *)env.v,
+		.guard = to->guard,
+		.fds = fds,
+		.n_fds = ARRAY_LEN(fds)};
+
+	return proc_start(&req, &l->proc, e);
 }
 
-static int shake_hands(struct sshlink *l, const struct op *op, struct err *e)
-{
-	int rc;
+/* ---- orders ---- */
 
-	l->fd = -1; /* from here on the session closes it */
-	rc = SSHLINK_REPEAT(l, op, e, ssh_connect(l->session));
-	if (rc == SSH_AGAIN)
-		return err_wrap(e, "SSH");
-	return rc == SSH_OK ? 0 : sshlink_fail(l, "SSH", e);
+/* Takes over the order. */
+static int order(struct sshlink *l, json_t *what, int fd, struct err *e)
+{
+	auto_json json_t *own = what;
+
+	return own ? msg_send(l->orders, own, fd, e) : err_oom(e);
 }
 
-/* A guest's key is taken on trust once; after that it is the same machine or none. */
-static int check_host_key(struct sshlink *l, const char *expected,
-	char ret[static SSHLINK_HOST_KEY_MAX], struct err *e)
+static int told_error(json_t *error, struct err *e)
 {
-	unsigned char *hash = NULL;
-	size_t len = 0;
-	ssh_key key = NULL;
-	char *text = NULL;
+	const char *kind, *message;
+	int sys;
 
-	if (ssh_get_server_publickey(l->session, &key) < 0)
-		return sshlink_fail(l, "SSH host key", e);
-	if (ssh_get_publickey_hash(key, SSH_PUBLICKEY_HASH_SHA256, &hash, &len) == 0)
-		text = ssh_get_fingerprint_hash(SSH_PUBLICKEY_HASH_SHA256, hash, len);
-	ssh_clean_pubkey_hash(&hash);
-	ssh_key_free(key);
-	if (!text)
-		return err_oom(e);
-	snprintf(ret, SSHLINK_HOST_KEY_MAX, "%s", text);
-	ssh_string_free_char(text);
-	if (!*expected || strcmp(expected, ret) == 0)
-		return 0;
-	err_set(e, ERR_UNAVAILABLE, "the SSH host key is %s, it was %s: this is another machine",
-		ret, expected);
-	e->sys = EKEYREJECTED;
+	if (json_get(error, "an error", e, "{s:s, s:i, s:s}", "kind", &kind, "sys", &sys, "message",
+		    &message) < 0)
+		return -1;
+	err_set(e, err_kind_from_name(kind), "%s", message);
+	e->sys = sys;
 	return -1;
 }
 
-/* 1: in; 0: the key will not do. */
-static int try_key(struct sshlink *l, const struct op *op, const char *file, struct err *e)
+/* The next answer; news of progress is passed on. */
+static int answer(struct sshlink *l, const struct op *op, json_t **ret, struct err *e)
 {
-	ssh_key key = NULL;
-	int rc;
+	for (;;) {
+		auto_json json_t *msg = NULL;
+		auto_fd int unused = -1;
+		const char *news;
 
-	if (ssh_pki_import_privkey_file(file, NULL, NULL, NULL, &key) != SSH_OK)
-		return 0;
-	while ((rc = ssh_userauth_publickey(l->session, NULL, key)) == SSH_AUTH_AGAIN)
-		if (sshlink_wait(l, op, e) < 0) {
-			ssh_key_free(key);
-			return -1;
+		if (msg_recv(op, l->orders, &msg, &unused, e) < 0)
+			return err_wrap(e, "SSH");
+		if (json_object_get(msg, "error"))
+			return told_error(json_object_get(msg, "error"), e);
+		news = json_string_value(json_object_get(msg, "progress"));
+		if (!news) {
+			*ret = take_ptr(&msg);
+			return 0;
 		}
-	ssh_key_free(key);
-	if (rc == SSH_AUTH_ERROR)
-		return sshlink_fail(l, "SSH login", e);
-	return rc == SSH_AUTH_SUCCESS;
+		op_progress(op, 0, 0, "%s", news);
+	}
 }
 
-static int log_in(
-	struct sshlink *l, const struct op *op, const struct sshlink_to *to, struct err *e)
+/* Those that can be read; the SSH server will tell which it takes. */
+static int read_keys(const struct sshlink_to *to, json_t **ret, struct err *e)
 {
-	for (unsigned i = 0; i < to->n_keys; i++) {
-		int in = try_key(l, op, to->keys[i], e);
+	auto_json json_t *keys = json_array();
 
-		if (in)
-			return in < 0 ? -1 : 0;
+	for (unsigned i = 0; i < to->n_keys; i++) {
+		auto_free char *text = NULL;
+		size_t len;
+		struct err ignored;
+		json_t *key;
+
+		if (file_read(to->keys[i], KEY_SIZE_MAX, &text, &len, &ignored) < 0)
+			continue;
+		if (json_make(&key, e, "{s:o, s:o}", "name", json_text(to->keys[i]), "text",
+			    json_text(text)) < 0)
+			return -1;
+		if (json_array_append_new(keys, key) < 0)
+			return err_oom(e);
 	}
-	if (!to->n_keys)
-		return err_set(e, ERR_UNSUPPORTED,
-			"SSH login of %s: there is no private key (passwords are not supported)",
-			to->user);
-	return err_set(e, ERR_UNAVAILABLE, "SSH login of %s: the machine does not take the key %s",
-		to->user, to->keys[0]);
+	*ret = take_ptr(&keys);
+	return 0;
+}
+
+static int log_in(struct sshlink *l, const struct op *op, const struct sshlink_to *to,
+	char ret_host_key[static SSH_HOST_KEY_MAX], struct err *e)
+{
+	auto_json json_t *keys = NULL, *in = NULL;
+	const char *key;
+
+	if (read_keys(to, &keys, e) < 0 ||
+		order(l,
+			json_pack("{s:{s:s, s:i, s:s, s:s, s:O}}", "log_in", "host", to->host,
+				"port", (int)to->port, "user", to->user, "host_key", to->host_key,
+				"keys", keys),
+			-1, e) < 0 ||
+		answer(l, op, &in, e) < 0 || json_get(in, "SSH", e, "{s:s}", "host_key", &key) < 0)
+		return -1;
+	snprintf(ret_host_key, SSH_HOST_KEY_MAX, "%s", key);
+	return 0;
 }
 
 int sshlink_open(const struct op *op, const struct sshlink_to *to, struct sshlink **ret,
-	char ret_host_key[static SSHLINK_HOST_KEY_MAX], struct err *e)
+	char ret_host_key[static SSH_HOST_KEY_MAX], struct err *e)
 {
 	auto_sshlink struct sshlink *l = calloc(1, sizeof(*l));
-	struct op login = op_within(op, LOGIN_SECONDS);
+	auto_fd int guest = -1;
+	struct op login;
 
 	if (!l)
 		return err_oom(e);
-	l->fd = -1;
-	if (open_socket(op, to, &l->fd, e) < 0 || set_session(l, to, e) < 0)
+	l->proc = PROC_NONE;
+	l->orders = l->stream = -1;
+	if (open_socket(op, to, &guest, e) < 0 || start_process(l, to, guest, e) < 0)
 		return -1;
-	if (shake_hands(l, &login, e) < 0 || check_host_key(l, to->host_key, ret_host_key, e) < 0 ||
-		log_in(l, &login, to, e) < 0) {
+	login = op_within(op, LOGIN_SECONDS);
+	if (log_in(l, &login, to, ret_host_key, e) < 0) {
 		if (e->kind == ERR_TIMEOUT && now_ns() < op->deadline_ns)
 			e->kind = ERR_UNAVAILABLE; /* the guest's slowness, not the operation's */
 		return -1;
@@ -250,63 +245,59 @@ int sshlink_open(const struct op *op, const struct sshlink_to *to, struct sshlin
 	return 0;
 }
 
-/* ---- channels ---- */
-
-int sshlink_channel(struct sshlink *l, const struct op *op, ssh_channel *ret, struct err *e)
+int sshlink_start_runner(
+	const struct op *op, struct sshlink *l, bool *ret_as_root, int *ret_fd, struct err *e)
 {
-	ssh_channel c = ssh_channel_new(l->session);
-	int rc;
+	auto_json json_t *started = NULL;
+	int as_root;
 
-	if (!c)
-		return err_oom(e);
-	rc = SSHLINK_REPEAT(l, op, e, ssh_channel_open_session(c));
-	if (rc == SSH_OK) {
-		*ret = c;
-		return 0;
-	}
-	if (rc != SSH_AGAIN)
-		sshlink_fail(l, "SSH channel", e);
-	ssh_channel_free(c);
-	return -1;
-}
-
-int sshlink_write(
-	struct sshlink *l, const struct op *op, ssh_channel c, struct bytes data, struct err *e)
-{
-	while (data.len) {
-		uint32_t piece = data.len < READ_SIZE ? (uint32_t)data.len : READ_SIZE;
-		int sent = ssh_channel_write(c, data.p, piece);
-
-		if (sent < 0 && sent != SSH_AGAIN)
-			return sshlink_fail(l, "SSH", e);
-		if (sent > 0) {
-			data.p += sent;
-			data.len -= (size_t)sent;
-		} else if (sshlink_wait(l, op, e) < 0) {
-			return -1;
-		}
-	}
+	if (order(l, json_pack("{s:b}", "start", 1), -1, e) < 0 || answer(l, op, &started, e) < 0 ||
+		json_get(started, "SSH", e, "{s:b}", "as_root", &as_root) < 0)
+		return -1;
+	*ret_as_root = as_root;
+	*ret_fd = take_fd(&l->stream);
 	return 0;
 }
 
-int sshlink_read(
-	struct sshlink *l, const struct op *op, ssh_channel c, struct buf *b, struct err *e)
-{
-	for (;;) {
-		uint8_t *room = buf_room(b, READ_SIZE);
-		int got = room ? ssh_channel_read_nonblocking(c, room, READ_SIZE, 0) : 0;
+/* ---- dialling ---- */
 
-		if (!room)
-			return err_oom(e);
-		if (got > 0) {
-			buf_grew(b, (size_t)got);
-			return 1;
-		}
-		if (got == SSH_EOF || (got == 0 && ssh_channel_is_eof(c)))
-			return 0;
-		if (got == SSH_ERROR)
-			return sshlink_fail(l, "SSH", e);
-		if (sshlink_wait(l, op, e) < 0)
-			return -1;
+static int hear_answer(const struct op *op, int fd, unsigned port, struct err *e)
+{
+	uint8_t word;
+
+	if (io_read_exact(op, fd, &word, 1, e) < 0)
+		return err_wrap(e, "port %u of the guest", port);
+	switch (word) {
+	case SSH_IS_OPEN:
+		return 0;
+	case SSH_PROHIBITED:
+		return err_set(e, ERR_UNSUPPORTED,
+			"the guest's SSH server does not allow forwarding (AllowTcpForwarding)");
+	case SSH_TOO_MANY:
+		return err_set(e, ERR_LIMIT, "the SSH connection carries %d others already",
+			SSH_DIALS_MAX);
+	default:
+		err_set(e, ERR_UNAVAILABLE, "nobody listens at port %u of the guest", port);
+		e->sys = ECONNREFUSED;
+		return -1;
 	}
+}
+
+int sshlink_dial(struct sshlink *l, const struct op *op, const char *host, unsigned port,
+	int *ret_fd, struct err *e)
+{
+	auto_fd int ours = -1, theirs = -1;
+
+	if (make_pair(SOCK_STREAM, &ours, &theirs, e) < 0)
+		return -1;
+	if (order(l, json_pack("{s:{s:s, s:i}}", "dial", "host", host, "port", (int)port), theirs,
+		    e) < 0) {
+		e->kind = ERR_UNAVAILABLE;
+		return err_wrap(e, "SSH");
+	}
+	close(take_fd(&theirs)); /* or we would never see that the process has closed it */
+	if (hear_answer(op, ours, port, e) < 0)
+		return -1;
+	*ret_fd = take_fd(&ours);
+	return 0;
 }

@@ -16,9 +16,10 @@
 #include "net/dns.h"
 #include "net/forward.h"
 #include "net/holder-state.h"
-#include "net/msg.h"
+#include "net/memfd.h"
 #include "net/netns.h"
 #include "util/auto.h"
+#include "util/io.h"
 #include "util/json.h"
 
 #define LEASES_MAX      (1u << 20)
@@ -67,7 +68,7 @@ static int add_leases(struct holder *h, json_t *show, struct err *e)
 		auto_free char *s = NULL;
 
 		/* Guests can make it too long; they must not hide what else there is to see. */
-		if (net_memfd_read(h->leases[i].fd, LEASES_MAX, &text, e) < 0 &&
+		if (file_read_all(h->leases[i].fd, LEASES_MAX, &text, e) < 0 &&
 			e->kind != ERR_LIMIT)
 			return -1;
 		s = buf_take_str(&text);

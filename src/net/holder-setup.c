@@ -8,7 +8,7 @@
 
 #include "net/dns.h"
 #include "net/holder-state.h"
-#include "net/msg.h"
+#include "net/memfd.h"
 #include "net/netns.h"
 #include "net/out.h"
 #include "net/record.h"

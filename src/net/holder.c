@@ -13,12 +13,12 @@
 #include "net/dns.h"
 #include "net/forward.h"
 #include "net/holder-state.h"
-#include "net/msg.h"
 #include "net/netns.h"
 #include "net/out.h"
 #include "spec/spec.h"
 #include "util/auto.h"
 #include "util/io.h"
+#include "util/msg.h"
 #include "util/str.h"
 
 #define PLAN_MAX  (64u << 20)
@@ -30,7 +30,7 @@ static int read_plan(struct holder *h, struct err *e)
 {
 	auto_buf struct buf text = {0};
 
-	if (net_memfd_read(HOLDER_FD_PLAN, PLAN_MAX, &text, e) < 0)
+	if (file_read_all(HOLDER_FD_PLAN, PLAN_MAX, &text, e) < 0)
 		return -1;
 	close(HOLDER_FD_PLAN);
 	return json_parse_object(buf_bytes(&text), &h->plan, e);
@@ -56,7 +56,7 @@ static int tell(const char *what, const struct err *why, struct err *e)
 			  err_kind_name(why->kind), "message", json_text(why->msg)) < 0
 		: json_make(&msg, e, "{s:s}", "event", what) < 0)
 		return -1;
-	return net_msg_send(HOLDER_FD_REQUESTS, msg, -1, e);
+	return msg_send(HOLDER_FD_REQUESTS, msg, -1, e);
 }
 
 /* Keeps the end of what the children say, for the case that one of them dies. */
@@ -83,7 +83,7 @@ static int serve_request(struct holder *h, struct err *e)
 	json_int_t seq;
 	struct err failure;
 
-	if (net_msg_recv(&forever, HOLDER_FD_REQUESTS, &msg, &got, e) < 0 ||
+	if (msg_recv(&forever, HOLDER_FD_REQUESTS, &msg, &got, e) < 0 ||
 		json_get(msg, "request", e, "{s:s, s:I, s:o}", "op", &op, "seq", &seq, "args",
 			&args) < 0)
 		return -1;
@@ -94,7 +94,7 @@ static int serve_request(struct holder *h, struct err *e)
 	} else if (json_make(&answer, e, "{s:I, s:O*}", "seq", seq, "result", result) < 0) {
 		return -1;
 	}
-	return net_msg_send(HOLDER_FD_REQUESTS, answer, fd, e);
+	return msg_send(HOLDER_FD_REQUESTS, answer, fd, e);
 }
 
 static int follow_child(struct holder *h, unsigned i, struct err *e)

@@ -16,7 +16,5 @@ enum holder_fd {
 	HOLDER_FD_CAPTURES,      /* and the vnet's number: the file its capture goes to, if any */
 };
 
-enum { HOLDER_MESSAGE_MAX = 64 * 1024 };
-
 /* `moat net-holder -name STAMP`: the exit status. */
 int holder_main(int argc, char **argv);

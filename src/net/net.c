@@ -12,9 +12,10 @@
 #include "net/check.h"
 #include "net/doc.h"
 #include "net/holder.h"
-#include "net/msg.h"
+#include "net/memfd.h"
 #include "util/auto.h"
 #include "util/lock.h"
+#include "util/msg.h"
 #include "util/proc.h"
 #include "util/str.h"
 #include "util/strv.h"
@@ -94,7 +95,7 @@ static void hear_last_words(struct net *net)
 		auto_json json_t *msg = NULL;
 		auto_fd int fd = -1;
 
-		if (net_msg_recv(&now, net->sock, &msg, &fd, &ignored) < 0)
+		if (msg_recv(&now, net->sock, &msg, &fd, &ignored) < 0)
 			return;
 		if (json_object_get(msg, "event"))
 			take_event(net, msg, &ignored);
@@ -123,7 +124,7 @@ static int read_answer(struct net *net, const struct op *op, json_int_t seq, jso
 		const char *kind, *text;
 		json_t *result;
 
-		if (net_msg_recv(op, net->sock, &msg, &fd, e) < 0)
+		if (msg_recv(op, net->sock, &msg, &fd, e) < 0)
 			return -1;
 		if (json_object_get(msg, "event")) {
 			if (take_event(net, msg, e) < 0)
@@ -161,7 +162,7 @@ int net_ask(struct net *net, const struct op *op, const char *what, json_t *args
 	net->seq++;
 	if (json_make(&msg, e, "{s:s, s:I, s:O}", "op", what, "seq", net->seq, "args", own) < 0)
 		return -1;
-	if (net_msg_send(net->sock, msg, -1, e) < 0) {
+	if (msg_send(net->sock, msg, -1, e) < 0) {
 		hear_last_words(net);
 		return err_set(e, ERR_UNAVAILABLE, "the sandbox's network has ended");
 	}
@@ -256,7 +257,7 @@ static int wait_ready(struct net *net, const struct op *op, struct err *e)
 	auto_json json_t *msg = NULL;
 	auto_fd int fd = -1;
 
-	if (net_msg_recv(op, net->sock, &msg, &fd, e) < 0)
+	if (msg_recv(op, net->sock, &msg, &fd, e) < 0)
 		return -1;
 	return take_event(net, msg, e);
 }

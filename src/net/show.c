@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "net/capture.h"
-#include "net/msg.h"
 #include "util/auto.h"
+#include "util/io.h"
 
 #define SHOW_MAX (32u << 20)
 
@@ -185,7 +185,7 @@ static int ask_show(struct net *net, const struct op *op, json_t **ret, struct e
 	auto_fd int fd = -1;
 
 	if (net_ask(net, op, "show", json_object(), NULL, &fd, e) < 0 ||
-		net_memfd_read(fd, SHOW_MAX, &text, e) < 0)
+		file_read_all(fd, SHOW_MAX, &text, e) < 0)
 		return -1;
 	return json_parse_object(buf_bytes(&text), ret, e);
 }

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -25,10 +24,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "util/confine.h"
 #include "util/memory.h"
 #include "util/tree.h"
 
-enum { NOBODY = 65534 };
+enum { NOBODYS_GROUP = 65534 };
 
 static int fail(const char *what)
 {
@@ -36,65 +36,24 @@ static int fail(const char *what)
 	return 125;
 }
 
-static int write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -1;
-	n = write(fd, text, strlen(text));
-	close(fd);
-	return n == (ssize_t)strlen(text) ? 0 : -1;
-}
-
-/* In a new user namespace we stay who we are; there is nobody else in it. */
-static int map_own_ids(uid_t uid, gid_t gid)
-{
-	char map[64];
-
-	snprintf(map, sizeof(map), "%u %u 1", (unsigned)uid, (unsigned)uid);
-	if (write_text("/proc/self/uid_map", map) < 0)
-		return -1;
-	if (write_text("/proc/self/setgroups", "deny") < 0 && errno != ENOENT)
-		return -1;
-	snprintf(map, sizeof(map), "%u %u 1", (unsigned)gid, (unsigned)gid);
-	return write_text("/proc/self/gid_map", map);
-}
-
 /*
  * New pid and network namespaces; our children live in them. A kernel that forbids it (no user
  * namespaces for ordinary users) costs the second wall, not the sandbox: `moat doctor` says so.
  */
-static int isolate(void)
+static void isolate(void)
 {
-	uid_t uid = getuid();
-	gid_t gid = getgid();
-
-	if (unshare(CLONE_NEWPID | CLONE_NEWNET) == 0)
-		return 0;
-	if (uid == 0) /* a weakened one; as root of a user namespace it could not drop root */
-		return -1;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET) < 0)
-		return -1;
-	return map_own_ids(uid, gid);
+	confine_namespaces(CLONE_NEWPID | CLONE_NEWNET);
 }
 
 /*
  * What a guest might break into must not be root. The one thing that an isolated command may still
  * open by name is /dev/kvm, by its group; everything else it gets as open files.
  */
-static int drop_root(void)
+static int drop_rights(void)
 {
 	struct stat st;
-	gid_t kvm = stat("/dev/kvm", &st) == 0 ? st.st_gid : NOBODY;
 
-	if (getuid() != 0)
-		return 0;
-	if (setgroups(1, &kvm) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
-		setresuid(NOBODY, NOBODY, NOBODY) < 0)
-		return -1;
-	return 0;
+	return confine_rights(stat("/dev/kvm", &st) == 0 ? st.st_gid : NOBODYS_GROUP);
 }
 
 /* guard_end: hangs up when the guard is gone. */
@@ -105,7 +64,7 @@ static void exec_command(char **argv, int isolated, const sigset_t *mask, int gu
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	if (isolated)
 		memory_victim(0, MEMORY_VICTIM_FIRST);
-	if (isolated && drop_root() < 0)
+	if (isolated && drop_rights() < 0)
 		_exit(fail("cannot become an ordinary user"));
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */
 	if (poll(&guard, 1, 0) != 0)

@@ -157,6 +157,32 @@ int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct 
 	return 0;
 }
 
+int file_read_all(int fd, size_t max, struct buf *ret, struct err *e)
+{
+	struct stat st;
+	off_t at = 0;
+
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, errno, "read a file");
+	if ((uintmax_t)st.st_size > max)
+		return err_set(e, ERR_LIMIT, "more than %zu bytes", max);
+	while (at < st.st_size) {
+		size_t want = (size_t)(st.st_size - at);
+		uint8_t *room = buf_room(ret, want);
+		ssize_t n = room ? pread(fd, room, want, at) : -1;
+
+		if (!room)
+			return err_oom(e);
+		if (n < 0)
+			return err_sys(e, errno, "read a file");
+		if (n == 0)
+			break;
+		buf_grew(ret, (size_t)n);
+		at += n;
+	}
+	return 0;
+}
+
 int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e)
 {
 	const uint8_t *at = p;

@@ -21,6 +21,8 @@ ssize_t io_fill_now(struct buf *b, int fd, size_t max, struct err *e);
 
 /* Whole small files, at most max bytes (a larger one is ERR_LIMIT). Result is NUL-terminated. */
 int file_read(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
+/* The same of an open one, from its start. */
+int file_read_all(int fd, size_t max, struct buf *ret, struct err *e);
 /* Written to a temporary name beside it, synced and renamed: readers see the old file or the new.
  */
 int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e);

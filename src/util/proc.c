@@ -174,6 +174,17 @@ static int start_with_input(const struct proc_req *req, int in_fd, struct proc *
 	return 0;
 }
 
+int proc_small_env(struct strv *ret, struct err *e)
+{
+	static const char *const kept[] = {"PATH", "LD_LIBRARY_PATH", "MOAT_HOME"};
+
+	for (unsigned i = 0; i < ARRAY_LEN(kept); i++)
+		if (getenv(kept[i]))
+			strv_addf(ret, "%s=%s", kept[i], getenv(kept[i]));
+	strv_add(ret, "LANG=C.UTF-8");
+	return strv_check(ret, e);
+}
+
 int proc_start(const struct proc_req *req, struct proc *ret, struct err *e)
 {
 	return start_with_input(req, -1, ret, e);

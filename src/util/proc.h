@@ -9,6 +9,7 @@
 
 #include "util/buf.h"
 #include "util/op.h"
+#include "util/strv.h"
 
 struct proc_fd {
 	int fd; /* ours; stays ours */
@@ -52,6 +53,10 @@ struct proc_result {
 };
 void proc_result_free(struct proc_result *r);
 #define auto_proc_result __attribute__((cleanup(proc_result_free)))
+
+/* The little of our environment that a process needs which a guest may get to: no keys, no tokens.
+ */
+int proc_small_env(struct strv *ret, struct err *e);
 
 int proc_start(const struct proc_req *req, struct proc *ret, struct err *e);
 /* Waits for the end; *ret_code as in proc_result. */

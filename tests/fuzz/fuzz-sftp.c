@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "guest/sftp.h"
+#include "ssh/sftp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

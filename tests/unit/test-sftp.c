@@ -1,4 +1,4 @@
-#include "guest/sftp.h"
+#include "ssh/sftp.h"
 
 #include "tap.h"
 

@@ -63,6 +63,7 @@ static void begin(void)
 	static struct driver_env env = {.paths = &paths,
 		.boot_timeout = 3600,
 		.runner_path = "/no/runner",
+		.ssh_path = "/no/ssh",
 		.helper_path = self};
 	struct err e;
 

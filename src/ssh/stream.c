@@ -1,4 +1,4 @@
-#include "guest/sshlink-stream.h"
+#include "ssh/stream.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { PIECE = 32 * 1024 };
 
 /* ---- from the guest ---- */
 
-static int from_guest(struct sshlink_stream *s, bool *moved)
+static int from_guest(struct stream *s, bool *moved)
 {
 	uint8_t nowhere[4096];
 
@@ -32,7 +32,7 @@ static int from_guest(struct sshlink_stream *s, bool *moved)
 	return 0;
 }
 
-static void to_fd(struct sshlink_stream *s, bool *moved)
+static void to_fd(struct stream *s, bool *moved)
 {
 	while (s->to_fd.len && !s->hung_up) {
 		ssize_t n =
@@ -59,7 +59,7 @@ static void to_fd(struct sshlink_stream *s, bool *moved)
 /* ---- to the guest ---- */
 
 /* What the channel's window does not take stays for the next time. */
-static int to_guest(struct sshlink_stream *s, bool *moved)
+static int to_guest(struct stream *s, bool *moved)
 {
 	int sent = s->to_ssh.len ? ssh_channel_write(s->channel, buf_data(&s->to_ssh),
 					   (uint32_t)s->to_ssh.len)
@@ -74,7 +74,7 @@ static int to_guest(struct sshlink_stream *s, bool *moved)
 	return 0;
 }
 
-static int from_fd(struct sshlink_stream *s, bool *moved)
+static int from_fd(struct stream *s, bool *moved)
 {
 	if (to_guest(s, moved) < 0)
 		return -1;
@@ -100,7 +100,7 @@ static int from_fd(struct sshlink_stream *s, bool *moved)
 	return 0;
 }
 
-int stream_move(struct sshlink_stream *s, bool *moved)
+int stream_move(struct stream *s, bool *moved)
 {
 	if (from_guest(s, moved) < 0) {
 		to_fd(s, moved);
@@ -114,7 +114,7 @@ int stream_move(struct sshlink_stream *s, bool *moved)
 
 /* ---- opening ---- */
 
-static void answer(struct sshlink_stream *s, enum stream_answer word)
+void stream_answer(struct stream *s, enum ssh_answer word)
 {
 	uint8_t byte = (uint8_t)word;
 
@@ -129,7 +129,7 @@ static bool was_prohibited(ssh_session session)
 	return strstr(ssh_get_error(session), "error (1)") != NULL;
 }
 
-int stream_open(struct sshlink *l, struct sshlink_stream *s, bool *moved)
+int stream_open(struct link *l, struct stream *s, bool *moved)
 {
 	uint8_t byte;
 	int rc = ssh_channel_open_forward(
@@ -147,16 +147,16 @@ int stream_open(struct sshlink *l, struct sshlink_stream *s, bool *moved)
 	if (s->fd < 0)
 		return -1;
 	if (rc == SSH_OK) {
-		answer(s, STREAM_IS_OPEN);
+		stream_answer(s, SSH_IS_OPEN);
 		return 0;
 	}
-	answer(s, was_prohibited(l->session) ? STREAM_PROHIBITED : STREAM_REFUSED);
+	stream_answer(s, was_prohibited(l->session) ? SSH_PROHIBITED : SSH_REFUSED);
 	return -1;
 }
 
 /* ---- waiting ---- */
 
-short stream_events(const struct sshlink_stream *s)
+short stream_events(const struct stream *s)
 {
 	if (s->fd < 0 || s->hung_up)
 		return 0;
@@ -165,12 +165,12 @@ short stream_events(const struct sshlink_stream *s)
 	return (short)((s->to_ssh.len || s->fd_ended ? 0 : POLLIN) | (s->to_fd.len ? POLLOUT : 0));
 }
 
-bool stream_wants(const struct sshlink_stream *s)
+bool stream_wants(const struct stream *s)
 {
 	return s->to_fd.len < STREAM_HELD_MAX && !s->fd_shut;
 }
 
-bool stream_ready(struct sshlink_stream *s)
+bool stream_ready(struct stream *s)
 {
 	if (s->opening || !stream_wants(s))
 		return false;
@@ -178,12 +178,12 @@ bool stream_ready(struct sshlink_stream *s)
 	       (!s->to_fd.len && ssh_channel_is_eof(s->channel));
 }
 
-bool stream_hurries(struct sshlink_stream *s)
+bool stream_hurries(struct stream *s)
 {
 	return s->opening || (s->to_ssh.len && ssh_channel_window_size(s->channel) > 0);
 }
 
-void stream_close(struct sshlink_stream *s)
+void stream_close(struct stream *s)
 {
 	if (s->fd >= 0)
 		close(s->fd);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/sftp.h"
-#include "guest/sshlink-parts.h"
 #include "guest/wire.h"
+#include "ssh/link.h"
+#include "ssh/sftp.h"
 #include "util/auto.h"
 #include "util/io.h"
 #include "util/str.h"
@@ -57,7 +57,7 @@ static const char command[] =
 /* ---- SFTP ---- */
 
 struct upload {
-	struct sshlink *l;
+	struct link *l;
 	const struct op *op;
 	ssh_channel channel;
 	struct buf in;
@@ -73,7 +73,7 @@ static void upload_free(struct upload *u)
 
 static int send_all(struct upload *u, struct buf *b, struct err *e)
 {
-	int rc = sshlink_write(u->l, u->op, u->channel, buf_bytes(b), e);
+	int rc = link_write(u->l, u->op, u->channel, buf_bytes(b), e);
 
 	buf_drop(b, b->len);
 	return rc;
@@ -92,7 +92,7 @@ static int next_reply(struct upload *u, struct sftp_reply *ret, size_t *ret_size
 		}
 		if (size < 0)
 			return err_set(e, ERR_UNAVAILABLE, "SFTP: the guest sent nonsense");
-		more = sshlink_read(u->l, u->op, u->channel, &u->in, e);
+		more = link_read(u->l, u->op, u->channel, &u->in, e);
 		if (more < 0)
 			return -1;
 		if (more == 0)
@@ -167,15 +167,15 @@ static int send_file(struct upload *u, const char *path, struct bytes content, s
 	return 0;
 }
 
-int sshlink_put(struct sshlink *l, const struct op *op, const char *path, struct bytes content,
-	struct err *e)
+static int put(
+	struct link *l, const struct op *op, const char *path, struct bytes content, struct err *e)
 {
 	__attribute__((cleanup(upload_free))) struct upload u = {.l = l, .op = op};
 	int rc;
 
-	if (sshlink_channel(l, op, &u.channel, e) < 0)
+	if (link_channel(l, op, &u.channel, e) < 0)
 		return -1;
-	rc = SSHLINK_REPEAT(l, op, e, ssh_channel_request_subsystem(u.channel, "sftp"));
+	rc = LINK_REPEAT(l, op, e, ssh_channel_request_subsystem(u.channel, "sftp"));
 	if (rc == SSH_AGAIN)
 		return -1;
 	if (rc != SSH_OK)
@@ -186,8 +186,8 @@ int sshlink_put(struct sshlink *l, const struct op *op, const char *path, struct
 /* ---- the runner ---- */
 
 /* The next line of ours, without "moat:"; what a login prints on its own is skipped. */
-static int next_word(struct sshlink *l, const struct op *op, struct buf *in, char *word,
-	size_t size, struct err *e)
+static int next_word(
+	struct link *l, const struct op *op, struct buf *in, char *word, size_t size, struct err *e)
 {
 	size_t skipped = 0;
 
@@ -210,7 +210,7 @@ static int next_word(struct sshlink *l, const struct op *op, struct buf *in, cha
 		}
 		if (skipped + in->len > CHATTER_MAX)
 			return err_set(e, ERR_UNAVAILABLE, "the guest's login prints too much");
-		more = sshlink_read(l, op, l->channel, in, e);
+		more = link_read(l, op, l->channel, in, e);
 		if (more < 0)
 			return -1;
 		if (more == 0)
@@ -221,48 +221,47 @@ static int next_word(struct sshlink *l, const struct op *op, struct buf *in, cha
 }
 
 /* What the command waits for. */
-static int let_go(struct sshlink *l, const struct op *op, struct err *e)
+static int let_go(struct link *l, const struct op *op, struct err *e)
 {
 	static const uint8_t go[] = "go\n";
 
-	return sshlink_write(l, op, l->channel, (struct bytes){go, sizeof(go) - 1}, e);
+	return link_write(l, op, l->channel, (struct bytes){go, sizeof(go) - 1}, e);
 }
 
-static int upload_runner(struct sshlink *l, const struct op *op, const char *runner_path,
-	const char *file, struct err *e)
+static int upload_runner(
+	struct link *l, const struct op *op, int runner_fd, const char *file, struct err *e)
 {
-	auto_free char *content = NULL;
-	size_t size = 0;
+	auto_buf struct buf content = {0};
 
 	if (file[0] != '/')
 		return err_set(e, ERR_UNAVAILABLE, "the guest named no file for the runner");
-	if (file_read(runner_path, RUNNER_SIZE_MAX, &content, &size, e) < 0)
+	if (file_read_all(runner_fd, RUNNER_SIZE_MAX, &content, e) < 0)
 		return -1;
 	op_progress(op, 0, 0, "installing the runner in the guest");
-	if (sshlink_put(l, op, file, (struct bytes){(uint8_t *)content, size}, e) < 0)
+	if (put(l, op, file, buf_bytes(&content), e) < 0)
 		return -1;
 	return let_go(l, op, e);
 }
 
-static int start(struct sshlink *l, const struct op *op, const char *runner_path, bool *ret_as_root,
-	struct err *e)
+static int start(
+	struct link *l, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
 {
 	auto_buf struct buf in = {0};
 	char word[1024];
 	int rc;
 
 	static_assert(WIRE_VERSION == 2, "the version line above");
-	if (sshlink_channel(l, op, &l->channel, e) < 0)
+	if (link_channel(l, op, &l->channel, e) < 0)
 		return -1;
-	rc = SSHLINK_REPEAT(l, op, e, ssh_channel_request_exec(l->channel, command));
+	rc = LINK_REPEAT(l, op, e, ssh_channel_request_exec(l->channel, command));
 	if (rc != SSH_OK)
-		return rc == SSH_AGAIN ? -1 : sshlink_fail(l, "SSH command", e);
+		return rc == SSH_AGAIN ? -1 : link_fail(l, "SSH command", e);
 	if (next_word(l, op, &in, word, sizeof(word), e) < 0)
 		return -1;
 	if (strcmp(word, "nosudo") == 0 &&
 		(let_go(l, op, e) < 0 || next_word(l, op, &in, word, sizeof(word), e) < 0))
 		return -1;
-	if (str_starts(word, "put:") && (upload_runner(l, op, runner_path, word + 4, e) < 0 ||
+	if (str_starts(word, "put:") && (upload_runner(l, op, runner_fd, word + 4, e) < 0 ||
 						next_word(l, op, &in, word, sizeof(word), e) < 0))
 		return -1;
 	if (str_starts(word, "no:"))
@@ -274,10 +273,10 @@ static int start(struct sshlink *l, const struct op *op, const char *runner_path
 	return 0;
 }
 
-int sshlink_start_runner(const struct op *op, struct sshlink *l, const char *runner_path,
-	bool *ret_as_root, struct err *e)
+int link_start_runner(
+	struct link *l, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
 {
-	if (start(l, op, runner_path, ret_as_root, e) < 0)
+	if (start(l, op, runner_fd, ret_as_root, e) < 0)
 		return err_wrap(e, "the runner");
 	return 0;
 }

@@ -1,0 +1,117 @@
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "ssh/link.h"
+#include "util/auto.h"
+#include "util/confine.h"
+#include "util/msg.h"
+
+/* Whoever has started us ends us when it has waited long enough. */
+static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1, .id = "ssh"};
+
+enum {
+	NOBODYS_GROUP = 65534,
+	MEMORY_MAX = 512 * 1024 * 1024, /* bytes. libssh keeps what the guest does not take */
+};
+
+static void limit(int resource, rlim_t most)
+{
+	struct rlimit now;
+
+	if (getrlimit(resource, &now) == 0 && now.rlim_max > most)
+		setrlimit(resource, &(struct rlimit){most, most});
+}
+
+/*
+ * All that we need is open. What cannot be had (namespaces, on some systems) is a wall less, not a
+ * reason to give up; but a guest's peer is never root.
+ */
+static int confine(struct err *e)
+{
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there are private keys in our memory */
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	confine_namespaces(CLONE_NEWNET | CLONE_NEWIPC);
+	if (confine_rights(NOBODYS_GROUP) < 0)
+		return err_sys(e, errno, "cannot become an ordinary user");
+	limit(RLIMIT_CORE, 0);
+	limit(RLIMIT_FSIZE, 0);
+	limit(RLIMIT_NPROC, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	limit(RLIMIT_AS, MEMORY_MAX);
+#endif
+	return 0;
+}
+
+static int tell(json_t *answer, struct err *e)
+{
+	auto_json json_t *own = answer;
+
+	return own ? msg_send(SSH_FD_ORDERS, own, -1, e) : err_oom(e);
+}
+
+static void tell_progress(void *arg, const char *text, uint64_t done, uint64_t total)
+{
+	struct err ignored;
+
+	(void)arg, (void)done, (void)total;
+	tell(json_pack("{s:s}", "progress", text), &ignored);
+}
+
+static int next_order(json_t **ret, struct err *e)
+{
+	auto_fd int unused = -1;
+
+	return msg_recv(&forever, SSH_FD_ORDERS, ret, &unused, e);
+}
+
+static int log_in(struct link *l, struct err *e)
+{
+	auto_json json_t *order = NULL;
+	struct link_to to = {0};
+	char host_key[SSH_HOST_KEY_MAX];
+	json_t *keys;
+
+	if (next_order(&order, e) < 0 ||
+		json_get(order, "an order", e, "{s:{s:s, s:i, s:s, s:s, s:o}}", "log_in", "host",
+			&to.host, "port", &to.port, "user", &to.user, "host_key", &to.host_key,
+			"keys", &keys) < 0)
+		return -1;
+	to.keys = keys;
+	if (link_open(l, &forever, SSH_FD_GUEST, &to, host_key, e) < 0)
+		return -1;
+	return tell(json_pack("{s:s}", "host_key", host_key), e);
+}
+
+static int start(struct link *l, struct err *e)
+{
+	auto_json json_t *order = NULL;
+	struct op op = forever;
+	bool as_root;
+	int yes;
+
+	op.on_progress = tell_progress;
+	if (next_order(&order, e) < 0 || json_get(order, "an order", e, "{s:b}", "start", &yes) < 0)
+		return -1;
+	if (link_start_runner(l, &op, SSH_FD_RUNNER, &as_root, e) < 0)
+		return -1;
+	return tell(json_pack("{s:b}", "as_root", as_root), e);
+}
+
+int ssh_main(void)
+{
+	struct link link = {0};
+	struct err e, ignored;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (confine(&e) < 0 || log_in(&link, &e) < 0 || start(&link, &e) < 0) {
+		tell(json_pack("{s:{s:s, s:i, s:o}}", "error", "kind", err_kind_name(e.kind), "sys",
+			     e.sys, "message", json_text(e.msg)),
+			&ignored);
+		return 1;
+	}
+	link_bridge(&link, &forever, SSH_FD_STREAM, SSH_FD_ORDERS);
+	return 0; /* which closes everything */
+}
