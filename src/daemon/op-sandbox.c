@@ -163,7 +163,7 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &req.driver, e) < 0)
 		return -1;
-	req.ram_mb = req.driver->ops->on_this_host ? spec_total_ram(spec) : 0;
+	req.ram_mb = spec_total_ram(spec, req.driver);
 	got = standby_take(rq->daemon, spec,
 		&(struct sandbox_taker){.labels = labels,
 			.lease = req.lease,

@@ -51,7 +51,7 @@ static int make_one(struct keeper *k, struct err *e)
 
 	if (spec_parse(k->spec, &spec, e) < 0)
 		return -1;
-	req.ram_mb = k->driver->ops->on_this_host ? spec_total_ram(spec) : 0;
+	req.ram_mb = spec_total_ram(spec, k->driver);
 	/* Those who wait for memory come first. */
 	if (admission_enter(k->rq->daemon->admission, &k->op, req.ram_mb, ADMISSION_SPARE, e) < 0)
 		return -1;

@@ -18,7 +18,6 @@
 enum {
 	ID_BYTES = 5,
 	PREFIX_MIN = 4,
-	VM_OVERHEAD_MB = 48, /* what a QEMU needs besides the guest's memory */
 };
 
 #define LOOK_AGAIN 0.01 /* seconds between looks at a sandbox that somebody has for himself */
@@ -70,12 +69,14 @@ static void unref_locked(struct sandbox *sb)
 		sandbox_free(sb);
 }
 
-unsigned spec_total_ram(const struct sandbox_spec *spec)
+unsigned spec_total_ram(const struct sandbox_spec *spec, const struct driver *driver)
 {
 	unsigned long long sum = 0;
 
+	if (!driver->ops->on_this_host)
+		return 0;
 	for (size_t i = 0; i < spec->n_vms; i++)
-		sum += spec->vms[i].ram_mb + VM_OVERHEAD_MB;
+		sum += spec->vms[i].ram_mb + driver->vm_overhead_mb;
 	return sum > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)sum;
 }
 

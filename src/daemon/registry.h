@@ -136,8 +136,8 @@ void registry_forget(struct registry *r, struct sandbox *sb);
 /* Drops the reference that registry_add gave. */
 void registry_unref(struct registry *r, struct sandbox *sb);
 
-/* The memory that the VMs together may take from the host, in MB. */
-unsigned spec_total_ram(const struct sandbox_spec *spec);
+/* The memory that the VMs together may take from this host, in MB. */
+unsigned spec_total_ram(const struct sandbox_spec *spec, const struct driver *driver);
 
 /* The id that a prefix stands for. */
 int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e);

@@ -164,6 +164,7 @@ struct driver_ops {
 
 struct driver {
 	const struct driver_ops *ops;
+	unsigned vm_overhead_mb; /* on_this_host: what a VM may take besides the guest's memory */
 };
 
 struct box {

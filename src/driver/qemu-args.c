@@ -62,7 +62,12 @@ static void add_machine(const struct qemu_plan *p, struct strv *a)
 	strv_add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
 	strv_add(a, "-machine");
 	strv_addf(a, "%s,vmport=off,memory-backend=ram", board_of(p->vm));
-	strv_add_all(a, "-accel", p->kvm ? "kvm" : "tcg", "-cpu", NULL);
+	strv_add(a, "-accel");
+	if (p->kvm)
+		strv_add(a, "kvm");
+	else
+		strv_addf(a, "tcg,tb-size=%d", QEMU_TCG_MB);
+	strv_add(a, "-cpu");
 	strv_addf(a, "%s", p->vm->cpu ? p->vm->cpu : p->kvm ? "host" : TCG_CPU);
 	strv_add(a, "-m");
 	strv_addf(a, "%u", p->vm->ram_mb);

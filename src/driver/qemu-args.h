@@ -28,6 +28,10 @@ enum qemu_fd {
 	QEMU_FD_NIC = 64, /* the first of the taps */
 };
 
+/* What QEMU may keep of translated code, in MB. The guest decides how much there is of it, and
+ * QEMU's own idea of enough is a gigabyte. */
+enum { QEMU_TCG_MB = 192 };
+
 #define QEMU_RUNNER_PORT "moat-runner" /* device id: how QMP events name the runner's port */
 
 enum qemu_ram {

@@ -14,6 +14,7 @@
 
 #include "driver/accel.h"
 #include "driver/health.h"
+#include "driver/qemu-args.h"
 #include "driver/qemu-box.h"
 #include "driver/qemu-check.h"
 #include "driver/qemu-net.h"
@@ -26,6 +27,8 @@
 #include "util/log.h"
 #include "util/sha256.h"
 #include "util/str.h"
+
+enum { OVERHEAD_MB = 48 }; /* what a QEMU needs besides memory for the guest and its code */
 
 #define ROOM_SECONDS 2.0
 
@@ -65,6 +68,7 @@ static int qemu_open(const struct driver_env *env, struct driver **ret, struct e
 		qemu_close(&d->base);
 		return -1;
 	}
+	d->base.vm_overhead_mb = d->kvm ? OVERHEAD_MB : OVERHEAD_MB + QEMU_TCG_MB;
 	*ret = &d->base;
 	return 0;
 }

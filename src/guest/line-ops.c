@@ -252,14 +252,14 @@ static int talk(struct guest *g, struct talk *t, const struct channel_rules *rul
 }
 
 /* What was left in files in the guest, if there was so much of it. */
-static int take_spilled(struct guest *g, const struct op *op, const struct channel_end *end,
-	const struct guest_io *io, struct err *e)
+static int take_spilled(
+	struct guest *g, const struct talk *t, const struct channel_end *end, struct err *e)
 {
 	const struct line_spill *spill = line_spill_of(g);
 
 	if (end->msg.how >= WIRE_NO_USER || !end->text[0] || !spill)
 		return 0;
-	return spill->fetch(spill->arg, op, end->text, io, e);
+	return spill->fetch(spill->arg, t->op, end->text, t->max, t->io, e);
 }
 
 static int op_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
@@ -289,7 +289,7 @@ static int op_exec(struct guest *g, const struct op *op, const struct guest_exec
 	if (req->capture_max && line_spill_of(g))
 		msg.flags |= WIRE_EXEC_SPILL;
 	if (talk(g, &t, &rules, msg, buf_bytes(&strings), &end, e) < 0 ||
-		take_spilled(g, op, &end, io, e) < 0)
+		take_spilled(g, &t, &end, e) < 0)
 		return -1;
 	wire_told_exit(&end.msg, end.text, ret);
 	return 0;

@@ -32,11 +32,11 @@ bool guest_is_line(const struct guest *g);
 /*
  * For a slow line: much output of a command that is captured stays in files of the guest, and is
  * fetched by other means (WIRE_EXEC_SPILL). where: EXIT's body, escaped; whatever the guest says
- * there must be checked. Set before the line is first used.
+ * there must be checked. max: bytes of each stream. Set before the line is first used.
  */
 struct line_spill {
-	int (*fetch)(void *arg, const struct op *op, const char *where, const struct guest_io *io,
-		struct err *e);
+	int (*fetch)(void *arg, const struct op *op, const char *where, size_t max,
+		const struct guest_io *io, struct err *e);
 	void *arg;
 };
 void line_set_spill(struct guest *g, struct line_spill spill);

@@ -93,12 +93,12 @@ static int serve_port(struct pve_channel *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-static int fetch_spilled(
-	void *arg, const struct op *op, const char *where, const struct guest_io *io, struct err *e)
+static int fetch_spilled(void *arg, const struct op *op, const char *where, size_t max,
+	const struct guest_io *io, struct err *e)
 {
 	struct pve_channel *c = arg;
 
-	return pve_runner_fetch_spilled(c->vm.runner, op, where, io, e);
+	return pve_runner_fetch_spilled(c->vm.runner, op, where, max, io, e);
 }
 
 static int open_line(

@@ -540,7 +540,7 @@ bool pve_parse_spilled(const char *text, const char *spool, char id[33], unsigne
 }
 
 int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const char *where,
-	const struct guest_io *io, struct err *e)
+	size_t max, const struct guest_io *io, struct err *e)
 {
 	auto_free char *place = NULL, *spool = NULL;
 	char id[ARMOUR_ID_MAX + 1];
@@ -554,9 +554,13 @@ int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const ch
 		auto_free char *prefix = NULL;
 		auto_buf struct buf data = {0};
 
+		if (parts[i] > max / ARMOUR_PART + 1)
+			return fail_result(e, "more output than was asked for");
 		if (str_printf(&prefix, e, "%s/%s/%d.", spool, id, i + 1) < 0 ||
 			read_parts(r, op, prefix, parts[i], &data, e) < 0)
 			return -1;
+		if (data.len > max)
+			return fail_result(e, "more output than was asked for");
 		if (data.len &&
 			io->output(io->arg, i ? WIRE_STDERR : WIRE_STDOUT, buf_bytes(&data), e) < 0)
 			return -1;

@@ -49,11 +49,11 @@ int pve_runner_id(char ret[ARMOUR_ID_MAX + 1], struct err *e); /* for such a req
 void pve_runner_drop(struct pve_runner *r, const char *id);
 
 /*
- * For WIRE_EXEC_SPILL: fetches the output that is in the guest's files, gives it to io and removes
- * it there.
+ * For WIRE_EXEC_SPILL: fetches the output that is in the guest's files, at most max bytes of each
+ * stream, gives it to io and removes it there.
  */
 int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const char *where,
-	const struct guest_io *io, struct err *e);
+	size_t max, const struct guest_io *io, struct err *e);
 
 /* Pure, for the above: "DIRECTORY PARTS PARTS", the directory being that of an id in spool. */
 bool pve_parse_spilled(const char *text, const char *spool, char id[33], unsigned parts[2]);

@@ -23,8 +23,9 @@ static void describe(struct box *b, unsigned vm, struct box_vm_info *ret)
 		snprintf(ret->error, sizeof(ret->error), "fell \xff over");
 }
 
-static const struct driver_ops script_ops = {.name = "script", .describe = describe};
-static struct driver driver = {.ops = &script_ops};
+static const struct driver_ops script_ops = {
+	.name = "script", .on_this_host = true, .describe = describe};
+static struct driver driver = {.ops = &script_ops, .vm_overhead_mb = 48};
 static struct box box = {.driver = &driver};
 
 static struct sandbox_spec *two_vms(void)
@@ -52,7 +53,7 @@ static struct sandbox *add(struct registry *r, uint64_t lease, struct op *maker)
 	struct sandbox *sb = NULL;
 	struct err e;
 
-	req.ram_mb = spec_total_ram(req.spec);
+	req.ram_mb = spec_total_ram(req.spec, req.driver);
 	if (registry_add(r, &req, &sb, &e) < 0)
 		abort();
 	return sb;
