@@ -357,6 +357,39 @@ async def test_a_full_disk_is_no_output_limit(
                 await tool(name="a")
 
 
+async def test_a_model_saves_a_few_states_under_names_of_its_own(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = [{"name": "clean", "created_us": 0}]
+
+    async def save(peer: Peer, message: Message) -> None:
+        if message["op"] == "up":
+            await peer.result(message["id"], **BOX)
+        elif message["op"] == "snapshots":
+            await peer.result(message["id"], snapshots=saved)
+        elif message["op"] == "snapshot":
+            saved.append({"name": message["args"]["name"], "created_us": len(saved)})
+            await peer.result(message["id"])
+        elif message["args"]["name"] in [one["name"] for one in saved]:
+            await peer.result(message["id"])
+        else:
+            await peer.error(message["id"], "not_found", "there is none")
+
+    async with rogue_daemon(runtime_dir, save):
+        environments = await MoatSandboxEnvironment.sample_init("task", None, {})
+        vm = environments["default"].as_type(MoatSandboxEnvironment)
+        monkeypatch.setattr("inspect_moat._tools.sandbox", lambda: vm)
+        with pytest.raises(ToolError):
+            await restore_snapshot()(name="clean")
+        for name in ("clean", "b", "c", "d", "e", "f", "g", "h"):
+            await save_snapshot()(name=name)
+        assert [one["name"] for one in saved].count("clean") == 1
+        with pytest.raises(ToolError, match="save as one of clean, b, c"):
+            await save_snapshot()(name="i")
+        await save_snapshot()(name="h")
+        await restore_snapshot()(name="b")
+
+
 async def test_a_command_too_large_for_the_guest_is_an_ordinary_failure(runtime_dir: Path) -> None:
     async def refuse(peer: Peer, message: Message) -> None:
         if message["op"] == "up":

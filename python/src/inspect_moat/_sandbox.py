@@ -371,7 +371,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
             limit = None if timeout is None else timeout + EXEC_GRACE
             reply = await self._connection.request("exec", args, timeout=limit)
             said = reply.stdout.decode("utf-8", "replace").removesuffix("\n")
-            self._directory = said if said.startswith("/") else ""
+            self._directory = said if said.startswith("/") and said.isprintable() else ""
         return self._directory
 
     async def _exec_with_retries(
@@ -570,6 +570,7 @@ class VmSandboxEnvironment(SandboxEnvironment):
                 await self._connection.request(op, args)
         except MoatError as ex:
             raise to_exception(ex) from ex
+        self._directory = None  # what the guest said of it may be of another state
 
     def _args(self, **more: Any) -> dict[str, Any]:
         if "path" in more:

@@ -6,6 +6,17 @@ from inspect_ai.util import sandbox
 from ._errors import LimitError
 from ._sandbox import VmSandboxEnvironment
 
+# A model must neither replace nor restore what the evaluation itself has saved.
+PREFIX = "agent-"
+SAVED_MAX = 8  # each takes as much disk as the machines have memory
+
+
+async def _check_room(vm: VmSandboxEnvironment, name: str) -> None:
+    saved = [known for known in await vm.list_snapshots() if known.startswith(PREFIX)]
+    if len(saved) >= SAVED_MAX and PREFIX + name not in saved:
+        names = ", ".join(known.removeprefix(PREFIX) for known in saved)
+        raise ToolError(f"there is room for {SAVED_MAX} states: save as one of {names}")
+
 
 @tool
 def save_snapshot() -> Tool:
@@ -17,8 +28,10 @@ def save_snapshot() -> Tool:
         Args:
             name: A name for this state: letters, digits and . _ -
         """
+        vm = sandbox().as_type(VmSandboxEnvironment)
         try:
-            await sandbox().as_type(VmSandboxEnvironment).create_snapshot(name)
+            await _check_room(vm, name)
+            await vm.create_snapshot(PREFIX + name)
         except (NotImplementedError, ValueError, LimitError) as ex:
             raise ToolError(str(ex)) from ex
         return f"saved as {name}"
@@ -37,7 +50,7 @@ def restore_snapshot() -> Tool:
             name: The name that the state was given.
         """
         try:
-            await sandbox().as_type(VmSandboxEnvironment).restore_snapshot(name)
+            await sandbox().as_type(VmSandboxEnvironment).restore_snapshot(PREFIX + name)
         except (NotImplementedError, LookupError, ValueError, LimitError) as ex:
             raise ToolError(str(ex)) from ex
         return f"everything is as it was when {name} was saved"
