@@ -54,6 +54,7 @@ def test_a_process_for_ssh_that_hangs_holds_nobody_up(home: VagrantHome, lab: st
     assert client.wait(60) != 0
     for pid in hanging:
         kill(pid)
+    home.run("exec", lab, "--", "true", timeout=TIMEOUT)  # may be the one that notices
     assert home.exec(lab, "echo", "back") == "back"
     assert hang_ssh(home)  # as the daemon of the next test will leave it
 
