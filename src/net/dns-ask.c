@@ -57,7 +57,7 @@ bool dns_admit(struct holder *h, struct zone *z, const char *name, const struct 
 	uint32_t seconds = a->ttl < OPEN_MIN ? OPEN_MIN : a->ttl > OPEN_MAX ? OPEN_MAX : a->ttl;
 	uint32_t valid = a->ttl < OPEN_AGAIN ? OPEN_AGAIN : a->ttl > OPEN_MAX ? OPEN_MAX : a->ttl;
 	int64_t now = now_ns() / 1000000000;
-	uint32_t closed[ARRAY_LEN(a->addrs)];
+	uint32_t closed[ARRAY_LEN(a->named)];
 	unsigned n = 0;
 	struct err e;
 
@@ -65,9 +65,9 @@ bool dns_admit(struct holder *h, struct zone *z, const char *name, const struct 
 		zone_refuse(z, name, "leads to a forbidden address");
 		return false;
 	}
-	for (unsigned i = 0; z->set && i < a->n_addrs; i++)
-		if (!zone_is_open(z, a->addrs[i], now + valid))
-			closed[n++] = a->addrs[i];
+	for (unsigned i = 0; z->set && i < a->n_named; i++)
+		if (!zone_is_open(z, a->named[i], now + valid))
+			closed[n++] = a->named[i];
 	if (!n)
 		return true;
 	if (out_open(h, z->set, closed, n, seconds, &e) < 0) {

@@ -125,31 +125,66 @@ int dns_parse_query(struct bytes in, struct dns_question *ret, struct err *e)
 	return 0;
 }
 
-static int take_record(struct bytes in, size_t *at, struct dns_answer *a, struct err *e)
-{
-	uint16_t type, class, len;
+struct record {
+	char owner[DNS_NAME_MAX];
+	uint16_t type;
 	uint32_t ttl;
+	size_t data, end;
+};
 
-	if (read_name(in, at, true, NULL, e) < 0)
+/* A record of another class than IN is read as one of type 0, which means nothing to anybody. */
+static int read_record(struct bytes in, size_t *at, struct record *r, struct err *e)
+{
+	if (read_name(in, at, true, r->owner, e) < 0)
 		return -1;
 	if (*at + 10 > in.len)
 		return broken(e);
-	type = get16(in.p + *at);
-	class = get16(in.p + *at + 2);
-	ttl = get32(in.p + *at + 4);
-	len = get16(in.p + *at + 8);
-	*at += 10;
-	if (*at + len > in.len)
+	r->type = get16(in.p + *at + 2) == 1 ? get16(in.p + *at) : 0;
+	r->ttl = get32(in.p + *at + 4);
+	r->data = *at + 10;
+	r->end = r->data + get16(in.p + *at + 8);
+	if (r->end > in.len)
 		return broken(e);
-	if (type == DNS_A && class == 1) {
-		if (len != 4 || a->n_addrs == DNS_ADDRS_MAX)
-			return broken(e);
-		a->addrs[a->n_addrs++] = get32(in.p + *at);
-		if (ttl < a->ttl)
-			a->ttl = ttl;
-	}
-	*at += len;
+	*at = r->end;
 	return 0;
+}
+
+static int take_addr(
+	struct bytes in, const struct record *r, bool named, struct dns_answer *a, struct err *e)
+{
+	uint32_t addr;
+
+	if (r->end - r->data != 4 || a->n_addrs == DNS_ADDRS_MAX)
+		return broken(e);
+	addr = get32(in.p + r->data);
+	a->addrs[a->n_addrs++] = addr;
+	if (!named)
+		return 0;
+	a->named[a->n_named++] = addr;
+	if (r->ttl < a->ttl)
+		a->ttl = r->ttl;
+	return 0;
+}
+
+/*
+ * name: what the question's name has turned out to stand for so far, since aliases come before what
+ * they lead to. NULL where nothing answers the question.
+ */
+static int take_record(struct bytes in, size_t *at, char *name, struct dns_answer *a, struct err *e)
+{
+	struct record r;
+	bool named;
+
+	if (read_record(in, at, &r, e) < 0)
+		return -1;
+	named = name && strcmp(r.owner, name) == 0;
+	if (r.type == DNS_A)
+		return take_addr(in, &r, named, a, e);
+	if (r.type != DNS_CNAME || !named)
+		return 0;
+	if (read_name(in, &r.data, true, name, e) < 0)
+		return -1;
+	return r.data == r.end ? 0 : broken(e);
 }
 
 int dns_parse_answer(
@@ -157,7 +192,7 @@ int dns_parse_answer(
 {
 	struct dns_question theirs = {0};
 	struct dns_answer a = {.ttl = UINT32_MAX};
-	unsigned records;
+	unsigned answers, records;
 	size_t at;
 
 	if (in.len > DNS_MESSAGE_MAX || in.len < HEADER || (in.p[2] & 0xf8) != 0x80)
@@ -168,9 +203,12 @@ int dns_parse_answer(
 		return err_set(e, ERR_INVALID, "a DNS answer to another question");
 	at = theirs.end;
 	a.rcode = in.p[3] & 0x0f;
-	records = (unsigned)get16(in.p + 6) + get16(in.p + 8) + get16(in.p + 10);
+	answers = get16(in.p + 6);
+	records = answers + get16(in.p + 8) + get16(in.p + 10);
+	if (q->type != DNS_A && q->type != DNS_ANY)
+		answers = 0; /* none that are addresses of the name */
 	for (unsigned i = 0; i < records; i++)
-		if (take_record(in, &at, &a, e) < 0)
+		if (take_record(in, &at, i < answers ? theirs.name : NULL, &a, e) < 0)
 			return -1;
 	*ret = a;
 	return 0;

@@ -15,7 +15,7 @@ enum {
 	DNS_ADDRS_MAX = 1024,    /* of one answer */
 };
 
-enum dns_type { DNS_A = 1, DNS_PTR = 12, DNS_AAAA = 28, DNS_ANY = 255 };
+enum dns_type { DNS_A = 1, DNS_CNAME = 5, DNS_PTR = 12, DNS_AAAA = 28, DNS_ANY = 255 };
 enum dns_rcode { DNS_OK = 0, DNS_SERVFAIL = 2, DNS_NXDOMAIN = 3, DNS_NOTIMP = 4, DNS_REFUSED = 5 };
 
 struct dns_question {
@@ -36,7 +36,10 @@ struct dns_answer {
 	unsigned rcode;
 	uint32_t addrs[DNS_ADDRS_MAX]; /* of A records anywhere in the message, host byte order */
 	unsigned n_addrs;
-	uint32_t ttl; /* the shortest of theirs */
+	/* Those of them that answer an A or ANY question: the name's own, and its aliases'. */
+	uint32_t named[DNS_ADDRS_MAX];
+	unsigned n_named;
+	uint32_t ttl; /* the shortest of named */
 };
 
 /* The answer to that question; one to another, or one that is broken, is refused. */

@@ -41,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint32_t addr;
 
 	read_as_stream(data, size);
-	if (dns_parse_answer(in, &q, &answer, &e) == 0 && answer.n_addrs > DNS_ADDRS_MAX)
+	if (dns_parse_answer(in, &q, &answer, &e) == 0 &&
+		(answer.n_addrs > DNS_ADDRS_MAX || answer.n_named > answer.n_addrs))
 		abort();
 	if (dns_parse_query(in, &q, &e) == 0) {
 		auto_buf struct buf out = {0};

@@ -31,6 +31,7 @@ static void test_messages(void)
 	OK(dns_make_answer(query(), &q, DNS_OK, 0x0a000001, NULL, &out, &e) == 0);
 	OK(dns_parse_answer(buf_bytes(&out), &q, &a, &e) == 0);
 	OK(a.n_addrs == 1 && a.addrs[0] == 0x0a000001 && a.rcode == DNS_OK);
+	OK(a.n_named == 1 && a.named[0] == 0x0a000001);
 	q.id++;
 	OK(dns_parse_answer(buf_bytes(&out), &q, &a, &e) < 0); /* to another question */
 	for (size_t n = 0; n < query().len; n++)
@@ -43,6 +44,69 @@ static void test_messages(void)
 	memcpy(bad, query().p, query().len);
 	bad[2] = 0x80; /* an answer */
 	OK(dns_parse_query((struct bytes){bad, query().len}, &q, &e) < 0);
+}
+
+/* What an answer to "eXample.org" says, with addresses for others among it. Pointers lead to the
+ * names where they first are: those of the records below, one after the other. */
+#define ASKED   "\xc0\x0c"
+#define ORG     "\xc0\x14"
+#define WWW     "\xc0\x29"
+#define A_WWW   "\xc0\x3b"
+#define TEXT(s) s, sizeof(s) - 1
+
+static const struct rr {
+	unsigned section; /* 0: answer, 1: authority, 2: additional */
+	uint16_t type;
+	uint8_t ttl;
+	const char *owner;
+	size_t owner_len;
+	const char *data;
+	size_t len;
+} rrs[] = {
+	{0, DNS_CNAME, 1, TEXT(ASKED), TEXT("\3wWw" ORG)},
+	{0, DNS_CNAME, 1, TEXT(WWW), TEXT("\1a" WWW)},
+	{0, DNS_A, 9, TEXT(A_WWW), TEXT("\xcb\x00\x71\x01")},
+	{0, DNS_A, 7, TEXT("\1A\3www\3ORG\0"), TEXT("\xcb\x00\x71\x02")},
+	{0, DNS_CNAME, 1, TEXT(ORG), TEXT("\1x" ORG)}, /* nobody asked */
+	{0, DNS_A, 1, TEXT("\1x\3org\0"), TEXT("\xcb\x00\x71\x03")},
+	{0, DNS_A, 1, TEXT(ORG), TEXT("\xcb\x00\x71\x04")},
+	{1, DNS_A, 1, TEXT(A_WWW), TEXT("\xcb\x00\x71\x05")},
+	{2, DNS_A, 1, TEXT(A_WWW), TEXT("\xcb\x00\x71\x06")},
+};
+
+static int ask_by_type(uint8_t type, struct dns_answer *ret)
+{
+	auto_buf struct buf b = {0};
+	struct dns_question q;
+	struct err e;
+
+	buf_add(&b, query().p, query().len, &e);
+	buf_data(&b)[query().len - 3] = type;
+	dns_parse_query(buf_bytes(&b), &q, &e);
+	buf_data(&b)[2] = 0x81;
+	for (unsigned i = 0; i < ARRAY_LEN(rrs); i++) {
+		const struct rr *r = &rrs[i];
+		uint8_t head[10] = {0, (uint8_t)r->type, 0, 1, 0, 0, 0, r->ttl, 0, (uint8_t)r->len};
+
+		buf_data(&b)[7 + 2 * r->section]++;
+		buf_add(&b, r->owner, r->owner_len, &e);
+		buf_add(&b, head, sizeof(head), &e);
+		buf_add(&b, r->data, r->len, &e);
+	}
+	return dns_parse_answer(buf_bytes(&b), &q, ret, &e);
+}
+
+/* All addresses are looked at; opened are those of the name that was asked for. */
+static void test_named(void)
+{
+	enum { MX = 15 };
+	struct dns_answer a = {0};
+
+	OK(ask_by_type(DNS_A, &a) == 0 && a.n_addrs == 6);
+	OK(a.n_named == 2 && a.named[0] == 0xcb007101 && a.named[1] == 0xcb007102);
+	OK(a.ttl == 7);
+	OK(ask_by_type(DNS_ANY, &a) == 0 && a.n_addrs == 6 && a.n_named == 2);
+	OK(ask_by_type(MX, &a) == 0 && a.n_addrs == 6 && a.n_named == 0);
 }
 
 static void test_names(void)
@@ -158,6 +222,7 @@ static void test_opened(void)
 int main(void)
 {
 	test_messages();
+	test_named();
 	test_names();
 	test_zone();
 	test_answers();
