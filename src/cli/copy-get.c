@@ -136,38 +136,88 @@ static int get_entry(struct copy *c, const char *path, int dir_fd, const struct 
 	return err_set(e, ERR_UNSUPPORTED, COPY_LEFT_OUT);
 }
 
-/* What is in path goes into the directory dir_fd. */
-static int get_tree(struct copy *c, const char *path, int dir_fd, unsigned depth, struct err *e)
+static int get_one(struct copy *c, const char *path, int dir_fd, const struct entry *ent,
+	unsigned depth, struct err *e)
+{
+	auto_free char *below = NULL;
+	struct err why;
+
+	if (copy_join(path, ent->name, &below, e) < 0)
+		return -1;
+	if (get_entry(c, below, dir_fd, ent, depth, &why) == 0 || copy_failed(c, below, &why) == 0)
+		return 0;
+	*e = why;
+	return -1;
+}
+
+static int keep_dir(const struct copy *c, const char *path, const struct entry *ent,
+	struct buf *dirs, struct err *e)
+{
+	size_t n = strlen(ent->name) + 1;
+
+	if (c->waiting + dirs->len + sizeof(ent->mode) + n > COPY_WAITING_MAX)
+		return err_set(e, ERR_LIMIT, "%s: too many directories", path);
+	return buf_add(dirs, &ent->mode, sizeof(ent->mode), e) < 0 ? -1
+								   : buf_add(dirs, ent->name, n, e);
+}
+
+/* All of path but its directories, of which mode and name come into dirs, one after the other. */
+static int get_level(struct copy *c, const char *path, int dir_fd, struct buf *dirs, struct err *e)
 {
 	auto_json json_t *result = NULL;
 	const json_t *j;
 	size_t i;
 
-	if (depth > COPY_DEPTH_MAX)
-		return err_set(e, ERR_LIMIT, "%s: directories nested too deeply", path);
 	if (list(c, path, &result, e) < 0)
 		return -1;
 	json_array_foreach(json_object_get(result, "entries"), i, j)
 	{
-		auto_free char *below = NULL;
 		struct entry ent;
 		struct err why;
 
 		if (copy_interrupted(e) < 0)
 			return -1;
-		if (check_entry(j, &ent, &why) < 0) {
+		if (check_entry(j, &ent, &why) < 0)
 			copy_failed(c, path, &why); /* never worse than this one name */
-			continue;
-		}
-		if (copy_join(path, ent.name, &below, e) < 0)
+		else if ((strcmp(ent.type, "dir") == 0 ? keep_dir(c, path, &ent, dirs, e)
+						       : get_one(c, path, dir_fd, &ent, 0, e)) < 0)
 			return -1;
-		if (get_entry(c, below, dir_fd, &ent, depth, &why) < 0 &&
-			copy_failed(c, below, &why) < 0) {
-			*e = why;
-			return -1;
-		}
 	}
 	return 0;
+}
+
+static int get_dirs(struct copy *c, const char *path, int dir_fd, const struct buf *dirs,
+	unsigned depth, struct err *e)
+{
+	struct entry ent = {.type = "dir"};
+
+	for (size_t at = 0; at < dirs->len; at += strlen(ent.name) + 1) {
+		memcpy(&ent.mode, buf_data(dirs) + at, sizeof(ent.mode));
+		at += sizeof(ent.mode);
+		ent.name = (const char *)buf_data(dirs) + at;
+		if (copy_interrupted(e) < 0 || get_one(c, path, dir_fd, &ent, depth, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/*
+ * What is in path goes into the directory dir_fd. While we are further down, only the names of
+ * directories are kept: the guest may say that each of its levels is as long as a listing can be.
+ */
+static int get_tree(struct copy *c, const char *path, int dir_fd, unsigned depth, struct err *e)
+{
+	auto_buf struct buf dirs = {0};
+	int rc;
+
+	if (depth > COPY_DEPTH_MAX)
+		return err_set(e, ERR_LIMIT, "%s: directories nested too deeply", path);
+	if (get_level(c, path, dir_fd, &dirs, e) < 0)
+		return -1;
+	c->waiting += dirs.len;
+	rc = get_dirs(c, path, dir_fd, &dirs, depth, e);
+	c->waiting -= dirs.len;
+	return rc;
 }
 
 static bool is_local_dir(const char *path)

@@ -9,7 +9,10 @@
 
 #include "cli/cli.h"
 
-enum { COPY_DEPTH_MAX = 128 }; /* directories in directories; each holds a file descriptor */
+enum {
+	COPY_DEPTH_MAX = 128,        /* directories in directories; each holds a file descriptor */
+	COPY_WAITING_MAX = 16 << 20, /* bytes of names of directories that have yet to be copied */
+};
 
 /* Said of FIFOs, sockets and devices in directories. */
 #define COPY_LEFT_OUT "not a file, directory or link: left out"
@@ -30,6 +33,7 @@ struct copy {
 	const struct place *remote;
 	uint64_t files, directories, links, bytes;
 	unsigned failures; /* already complained about */
+	size_t waiting;    /* of COPY_WAITING_MAX, on the levels above this one */
 	/* of the file that is being copied */
 	const char *name;
 	uint64_t done, total;

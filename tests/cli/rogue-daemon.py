@@ -133,6 +133,14 @@ class Session:
             entries = [{"name": "ok\0/../x", "type": "file", "mode": 0o644, "size": 4}]
         elif args["path"].startswith("deep"):
             entries = [{"name": "d", "type": "dir", "mode": 0o755, "size": 0}]
+        elif args["path"].startswith("long"):
+            # A hundred levels; what is said of each takes a megabyte.
+            entries = [{"name": "d", "type": "dir", "mode": 0o755, "target": "x" * 1000000}]
+            entries *= args["path"].count("/") < 100
+        elif args["path"].startswith("names"):
+            # Directories that cannot be here, and must be remembered until that is seen.
+            names = ["d"] + ["x" * 60000] * 17
+            entries = [{"name": name, "type": "dir", "mode": 0o755} for name in names]
         else:
             entries = HOSTILE
         self.send("result", rid, result={"entries": entries})

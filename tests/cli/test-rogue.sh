@@ -31,6 +31,9 @@ expect "a name with NUL" 4 cp evil:nul/ nuldst
 check "leaves nothing" test ! -e nuldst
 expect "a directory without end" 1 cp evil:deep/ deepdst
 says "has an end" err "nested too deeply"
+check "long listings, in little memory" in_little_memory "$MOAT" cp evil:long/ longdst
+expect "names of directories without end" 1 cp evil:names/ namesdst
+says "have an end, too" err "too many directories"
 
 background up slow
 wait_for grep -q booting "$tmp/err"
