@@ -163,7 +163,8 @@ int net_doc(const struct net_plan *p, char **ret, struct err *e)
 		return err_oom(e);
 	if (add_script(doc, "links", net_script_links, p, e) < 0 ||
 		add_script(doc, "vlans", net_script_vlans, p, e) < 0 ||
-		add_script(doc, "rules", net_script_rules, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
+		add_script(doc, "rules", net_script_rules, p, e) < 0 ||
+		add_script(doc, "arp", net_script_arp, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
 		add_dns(doc, p, e) < 0 || add_captures(doc, p, e) < 0 || add_out(doc, p, e) < 0)
 		return -1;
 	return json_to_str(doc, ret, e);

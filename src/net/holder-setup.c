@@ -59,13 +59,23 @@ static struct bytes text_of(const json_t *plan, const char *name)
 	return (struct bytes){(const uint8_t *)text, text ? strlen(text) : 0};
 }
 
-/* The rules first: there is no moment without them. */
-static int make_rules(void *arg, struct err *e)
+static int load_rules(struct holder *h, bool arp, struct err *e)
 {
 	static const char *const nft[] = {"nft", "-f", "-", NULL};
 	struct op op = op_for_cleanup(STEP_SECONDS);
-	struct bytes rules = text_of(((struct holder *)arg)->plan, "rules");
+	struct bytes rules = text_of(h->plan, "rules"), more = text_of(h->plan, "arp");
 	auto_buf struct buf text = {0};
+
+	if (buf_add(&text, rules.p, rules.len, e) < 0 ||
+		(arp && buf_add(&text, more.p, more.len, e) < 0) ||
+		(h->hosts.fd >= 0 && hostaddr_script(&h->hosts, &text, e) < 0))
+		return -1;
+	return child_run(&op, -1, nft, buf_bytes(&text), NULL, e);
+}
+
+/* The rules first: there is no moment without them. */
+static int make_rules(void *arg, struct err *e)
+{
 	struct holder *h = arg;
 
 	/* First, as it sets others back. Where there is nowhere to go nothing is forwarded,
@@ -76,10 +86,8 @@ static int make_rules(void *arg, struct err *e)
 	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
 		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)
 			return -1;
-	if (buf_add(&text, rules.p, rules.len, e) < 0 ||
-		(h->hosts.fd >= 0 && hostaddr_script(&h->hosts, &text, e) < 0))
-		return -1;
-	return child_run(&op, -1, nft, buf_bytes(&text), NULL, e);
+	/* A kernel that has no rules for ARP must do without them. All are loaded or none. */
+	return load_rules(h, true, e) == 0 ? 0 : load_rules(h, false, e);
 }
 
 static int make_links(void *arg, struct err *e)

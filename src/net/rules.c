@@ -2,7 +2,7 @@
  * What may pass, as an nftables ruleset. Everything that is not named is refused, and what is
  * refused is counted in a set that can be listed. The rules look at where a packet came in, where
  * it claims to come from and where it wants to go: MAC addresses and ARP are the guests' own affair
- * within their switch, and lead nowhere else.
+ * within their switch, and lead nowhere else. Of what we learn by ARP there is a bound, though.
  */
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +37,9 @@
 	"\t\tdrop\n"                                                                               \
 	"\t}\n"
 
+/* How many addresses of a vnet we get to know: guests may have guests of their own. */
+enum { NEAR_PER_NIC = 4, NEAR_MORE = 64 };
+
 static int add_list(const struct ipv4_net *nets, size_t n, struct buf *b, struct err *e)
 {
 	for (size_t i = 0; i < n; i++)
@@ -67,6 +70,44 @@ static int add_names_set(const struct net_plan *p, size_t i, struct buf *b, stru
 		i);
 }
 
+static bool has_server(const struct net_vnet *v)
+{
+	for (size_t i = 0; i < v->n_subnets; i++)
+		if (v->subnets[i].server)
+			return true;
+	return false;
+}
+
+/*
+ * Addresses of a vnet that we talk to. The kernel's table of neighbours is one for all namespaces
+ * of the host, and small: a guest that is there under thousands of addresses would leave no room
+ * for others. NICs of the plan are in it for good, so that nobody can crowd them out.
+ */
+static int add_near_set(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const char *begin = "\t\telements = { ", *end = "";
+	size_t n = 0;
+
+	if (!has_server(&p->vnets[i]))
+		return 0;
+	for (size_t k = 0; k < p->n_nics; k++)
+		n += p->nics[k].vnet == i;
+	if (buf_printf(b, e,
+		    "\tset near%zu {\n\t\ttype ipv4_addr\n\t\tflags dynamic, timeout\n"
+		    "\t\tsize %zu\n",
+		    i, NEAR_PER_NIC * n + NEAR_MORE) < 0)
+		return -1;
+	for (size_t k = 0; k < p->n_nics; k++) {
+		if (p->nics[k].vnet != i || !p->nics[k].ipv4)
+			continue;
+		if (buf_printf(b, e, "%s%s", begin, ADDR(p->nics[k].ipv4)) < 0)
+			return -1;
+		begin = ", ";
+		end = " }\n";
+	}
+	return buf_printf(b, e, "%s\t}\n", end);
+}
+
 static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 {
 	if (buf_add_str(b,
@@ -87,7 +128,7 @@ static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t}\n",
 		    e) < 0)
 		return -1;
-	return add_each(p, add_names_set, b, e);
+	return add_each(p, add_near_set, b, e) < 0 ? -1 : add_each(p, add_names_set, b, e);
 }
 
 enum which { ALL, SNAT, GATEWAY };
@@ -123,14 +164,6 @@ static int add_refuse_others(const struct net_vnet *v, const char *field, enum w
 	return buf_add_str(b, " goto refuse\n", e);
 }
 
-static bool has_server(const struct net_vnet *v)
-{
-	for (size_t i = 0; i < v->n_subnets; i++)
-		if (v->subnets[i].server)
-			return true;
-	return false;
-}
-
 /* What moat's own addresses answer: DHCP, DNS and ping. */
 static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
@@ -139,6 +172,10 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 	if (buf_printf(b, e, "\tchain in%zu {\n", i) < 0)
 		return -1;
 	if (v->dhcp && buf_add_str(b, "\t\tudp sport 68 udp dport 67 accept\n", e) < 0)
+		return -1;
+	/* What we broadcast comes back to us, and is nothing that a guest has tried. */
+	if (v->dhcp && (buf_add_str(b, "\t\tip saddr ", e) < 0 || add_own(v, ALL, true, b, e) < 0 ||
+			       buf_add_str(b, " udp sport 67 udp dport 68 drop\n", e) < 0))
 		return -1;
 	if (has_server(v)) {
 		if (add_refuse_others(v, "saddr", ALL, false, b, e) < 0 ||
@@ -258,6 +295,16 @@ static int add_jump_between(const struct net_plan *p, size_t i, struct buf *b, s
 				    v->bridge, v->bridge, i);
 }
 
+static int add_near(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	return !has_server(&p->vnets[i])
+		       ? 0
+		       : buf_printf(b, e,
+				 "\t\toifname \"%s\" update @near%zu { ip daddr timeout 10m } "
+				 "accept\n",
+				 p->vnets[i].bridge, i);
+}
+
 static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 {
 	if (buf_add_str(b,
@@ -276,14 +323,21 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 		add_each(p, add_jump_out, b, e) < 0 || add_each(p, add_jump_between, b, e) < 0)
 		return -1;
 	/* Only guests get to know that they were refused. */
-	return buf_add_str(b,
-		"\t\tiifname \"br*\" goto refuse\n\t}\n\tchain output {\n"
-		"\t\ttype filter hook output priority filter; policy drop;\n"
-		"\t\toif lo accept\n\t\toifname \"br*\" accept\n\t}\n"
-		"\tchain translate {\n\t\ttype nat hook postrouting priority srcnat; "
-		"policy accept;\n"
-		"\t\toifname \"" NET_OUT_IF "\" masquerade fully-random\n\t}\n",
-		e);
+	if (buf_add_str(b,
+		    "\t\tiifname \"br*\" goto refuse\n\t}\n\tchain output {\n"
+		    "\t\ttype filter hook output priority filter; policy drop;\n"
+		    "\t\toif lo accept\n\t\toifname \"br*\" accept\n\t}\n"
+		    "\tchain translate {\n\t\ttype nat hook postrouting priority srcnat; "
+		    "policy accept;\n"
+		    "\t\toifname \"" NET_OUT_IF "\" masquerade fully-random\n\t}\n"
+		    /* Answers to DHCP are for all. */
+		    "\tchain near {\n\t\ttype filter hook postrouting priority filter; policy "
+		    "accept;\n"
+		    "\t\tip daddr 255.255.255.255 accept\n",
+		    e) < 0 ||
+		add_each(p, add_near, b, e) < 0)
+		return -1;
+	return buf_add_str(b, "\t\toifname \"br*\" drop\n\t}\n", e);
 }
 
 /* A card in a VLAN of its own sees and sends no tags. */
@@ -326,4 +380,32 @@ int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 	if (add_hooks(p, ret, e) < 0 || buf_add_str(ret, "}\n", e) < 0)
 		return -1;
 	return add_tags(p, ret, e);
+}
+
+/* Only a question for an address of ours makes us remember who asks. */
+static int add_near_arp(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	if (!has_server(v))
+		return 0;
+	if (buf_printf(b, e, "\t\tiifname \"%s\" arp daddr ip != ", v->bridge) < 0 ||
+		add_own(v, ALL, true, b, e) < 0)
+		return -1;
+	return buf_printf(b, e,
+		" accept\n\t\tiifname \"%s\" update @near%zu { arp saddr ip timeout 10m } accept\n",
+		v->bridge, i);
+}
+
+int net_script_arp(const struct net_plan *p, struct buf *ret, struct err *e)
+{
+	if (buf_add_str(ret, "table arp moat {\n", e) < 0 ||
+		add_each(p, add_near_set, ret, e) < 0 ||
+		buf_add_str(ret,
+			"\tchain input {\n\t\ttype filter hook input priority filter; policy "
+			"accept;\n\t\tarp operation != request accept\n",
+			e) < 0 ||
+		add_each(p, add_near_arp, ret, e) < 0)
+		return -1;
+	return buf_add_str(ret, "\t\tiifname \"br*\" drop\n\t}\n}\n", e);
 }

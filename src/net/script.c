@@ -96,9 +96,11 @@ int net_script_dhcp(const struct net_plan *p, size_t vnet, struct buf *ret, stru
 {
 	const struct net_vnet *v = &p->vnets[vnet];
 
+	/* Broadcast, for otherwise it enters each address that it offers as a neighbour. */
 	if (buf_printf(ret, e,
 		    "port=0\ninterface=%s\nexcept-interface=lo\nbind-interfaces\nno-ping\n"
 		    "dhcp-authoritative\ndhcp-ignore-names\ndhcp-lease-max=10000\n"
+		    "dhcp-broadcast\n"
 		    "domain=" NET_DOMAIN "\n",
 		    v->bridge) < 0)
 		return -1;

@@ -13,6 +13,9 @@ int net_script_links(const struct net_plan *p, struct buf *ret, struct err *e);
 int net_script_vlans(const struct net_plan *p, struct buf *ret, struct err *e);
 /* For `nft -f -`: what may pass. The set "host" is empty; hostaddr.h fills it. */
 int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e);
+/* For nft as well, where the kernel has rules for ARP (CONFIG_NF_TABLES_ARP): how many neighbours
+ * it may learn of. */
+int net_script_arp(const struct net_plan *p, struct buf *ret, struct err *e);
 /* dnsmasq's configuration for a vnet with dhcp. */
 int net_script_dhcp(const struct net_plan *p, size_t vnet, struct buf *ret, struct err *e);
 

@@ -237,9 +237,25 @@ def test_nothing_gets_out(range_: Range) -> None:
     assert leaked == {b"leak-control"}
 
 
+def send_frames(range_: Range, vm: str, sent: list[bytes]) -> None:
+    sender = str(Path(range_.binary).parents[2] / "tests" / "rawsend")
+    range_.ok("cp", sender, f"{range_.box}/{vm}:/tmp/rawsend")
+    said = range_.ok(
+        *("exec", "-i", "--user", "root", "--vm", vm, range_.box, "--"),
+        *("sh", "-c", "chmod +x /tmp/rawsend; /tmp/rawsend eth0"),
+        input="\n".join(frame.hex() for frame in sent),
+    )
+    assert said == str(len(sent))
+
+
+def ip_in(pid: int, *args: str) -> str:
+    """What `ip` says in the network of a process."""
+    command = ["nsenter", "-t", str(pid), "--net", "ip", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_no_frame_gets_out(range_: Range) -> None:
     """Forged sources, tags, fragments, multicast, IPv6 and so on: what no honest program sends."""
-    sender = str(Path(range_.binary).parents[2] / "tests" / "rawsend")
     others = {"attacker": "192.168.30.100", "tourist": "192.168.20.100", "hermit": "192.168.20.100"}
     allowed = {"attacker": LITERAL, "tourist": EVIL, "hermit": ""}
     watched = {range_.box: ["lan", "free", "shut"], range_.other: ["lan"]}
@@ -274,14 +290,7 @@ def test_no_frame_gets_out(range_: Range) -> None:
         # The last one is fine, so that all before it have been looked at when it is heard.
         last = allowed[vm] or gateway
         sent.append(raw.plain(card, last, card.gateway_mac, f"mk-fine-{vm}.".encode()))
-        range_.ok("cp", sender, f"{range_.box}/{vm}:/tmp/rawsend")
-        lines = "\n".join(frame.hex() for frame in sent)
-        said = range_.ok(
-            *("exec", "-i", "--user", "root", "--vm", vm, range_.box, "--"),
-            *("sh", "-c", "chmod +x /tmp/rawsend; /tmp/rawsend eth0"),
-            input=lines,
-        )
-        assert said == str(len(sent))
+        send_frames(range_, vm, sent)
     until(
         lambda: {b"mk-fine-attacker", b"mk-fine-tourist"} <= marks(range_.world.heard()),
         "what may get out is heard outside",
@@ -303,11 +312,26 @@ def test_no_frame_gets_out(range_: Range) -> None:
             os.kill(pid, signal.SIGINT)
     # And no advertisement was believed.
     for pid in pids(range_, "dnsmasq"):
-        inside = ["nsenter", "-t", str(pid), "--net", "ip"]
-        known = subprocess.run([*inside, "-6", "addr"], capture_output=True, text=True, check=True)
-        assert known.stdout == ""
-        routes = subprocess.run([*inside, "route"], capture_output=True, text=True, check=True)
-        assert HOST not in routes.stdout
+        assert ip_in(pid, "-6", "addr") == ""
+        assert HOST not in ip_in(pid, "route")
+
+
+def test_a_guest_is_few_neighbours(range_: Range) -> None:
+    """The kernel has one table of neighbours for all namespaces: nobody may fill it."""
+    gateway = "10.99.0.1"
+    card = card_of(range_, "hermit", gateway)
+    (network, *_) = helpers(range_, range_.box, "dnsmasq")
+    sent = []
+    for last in range(10, 250):
+        ping = raw.ipv4(f"10.99.0.{last}", gateway, raw.icmp(8, 0, bytes(4)), raw.ICMP)
+        sent.append(raw.arp(card, 1, f"10.99.0.{last}", gateway, b""))
+        sent.append(raw.ether(card.gateway_mac, card.mac, 0x800, ping))
+    send_frames(range_, "hermit", sent)
+    assert 10 < ip_in(network, "neigh", "show", "nud", "all").count("10.99.0.") < 100
+    # Those that the sandbox was made with are as welcome as before.
+    for vm in ("hermit", "router"):
+        ping = f"arp -d {gateway}; ping -c 1 -w 30 {gateway} >/dev/null && echo reached"
+        assert "reached" in range_.sh(range_.box, vm, ping)
 
 
 def test_the_listeners_work(range_: Range) -> None:
@@ -340,6 +364,8 @@ def test_what_was_refused_is_told(range_: Range) -> None:
     assert ("free", "192.168.30.100", EVIL, "tcp", 80) not in connections, "that is allowed there"
     # Not even an error about a connection that is allowed.
     assert (*attacker, LITERAL, "icmp", None) in connections
+    # What DHCP says to all is no guest's attempt.
+    assert not [one for one in connections if one[0] in ("lan", "free", "shut") and one[4] == 68]
     table = range_.ok("logs", "--net", range_.box)
     assert re.search(r"lan +- +evil.example +dns", table)
 

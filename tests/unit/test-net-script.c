@@ -63,7 +63,8 @@ static int texts_of(const struct row *row, struct buf *b, struct err *e)
 		return -1;
 	if (net_script_links(plan, b, e) < 0 || buf_add_str(b, "---- vlans\n", e) < 0 ||
 		net_script_vlans(plan, b, e) < 0 || buf_add_str(b, "---- rules\n", e) < 0 ||
-		net_script_rules(plan, b, e) < 0)
+		net_script_rules(plan, b, e) < 0 || buf_add_str(b, "---- arp\n", e) < 0 ||
+		net_script_arp(plan, b, e) < 0)
 		return -1;
 	if (plan->way_out && buf_printf(b, e, "---- out\n%s to %s\n", ADDR(plan->link_us),
 				     ADDR(plan->link_it)) < 0)
