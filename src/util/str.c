@@ -62,9 +62,12 @@ int str_to_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct 
 	return 0;
 }
 
-/* Line breaks of Unicode, and marks that turn the direction of what follows them. */
+/* Line breaks of Unicode, and marks that turn the direction of what follows them. The character is
+ * whole. */
 static bool steers_text(const uint8_t *p)
 {
+	if (p[0] == 0xd8)
+		return p[1] == 0x9c;
 	if (p[0] != 0xe2)
 		return false;
 	return (p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae))) ||
@@ -92,7 +95,7 @@ size_t str_printable(const uint8_t *p, size_t left)
 	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
 		(p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
 		return 0;
-	if (n == 3 && steers_text(p))
+	if (steers_text(p))
 		return 0;
 	return n;
 }

@@ -28,6 +28,10 @@ static void test_escape(void)
 	STR_IS(ESCAPED("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");          /* overlong */
 	STR_IS(ESCAPED("\xed\xa0\x80"), "\\xed\\xa0\\x80");          /* surrogate */
 	STR_IS(ESCAPED("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80"); /* beyond Unicode */
+	/* Marks of direction: U+200F, U+202E, U+2066, U+061C; but not U+061D. */
+	STR_IS(ESCAPED("\xe2\x80\x8f \xe2\x80\xae"), "\\xe2\\x80\\x8f \\xe2\\x80\\xae");
+	STR_IS(ESCAPED("\xe2\x81\xa6"), "\\xe2\\x81\\xa6");
+	STR_IS(ESCAPED("\xd8\x9c \xd8\x9d"), "\\xd8\\x9c \xd8\x9d");
 	STR_IS(ESCAPED("cut \xe2\x82"), "cut \\xe2\\x82");
 	STR_IS(ESCAPED("\xe2(\xa1"), "\\xe2(\\xa1");
 }
