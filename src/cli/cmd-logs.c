@@ -4,30 +4,39 @@
 #include "cli/table.h"
 #include "util/auto.h"
 
+/* What there was no room for has no name, and leads nowhere. */
+#define MORE "and more"
+
+static const char *str_or(const json_t *r, const char *name, const char *otherwise)
+{
+	const char *text = get_str(r, name);
+
+	return *text ? text : otherwise;
+}
+
 static int add_name(struct table *t, const json_t *r, struct err *e)
 {
 	char count[24];
 
 	snprintf(count, sizeof(count), "%.0f", get_num(r, "count"));
 	return table_row(t,
-		(const char *[]){get_str(r, "vnet"), "-", get_str(r, "name"), "dns", "-", count,
-			get_str(r, "why")},
+		(const char *[]){get_str(r, "vnet"), "-", str_or(r, "name", MORE), "dns", "-",
+			count, get_str(r, "why")},
 		e);
 }
 
 static int add_connection(struct table *t, const json_t *r, struct err *e)
 {
-	const json_t *protocol = json_object_get(r, "protocol");
-	char count[24], port[24] = "-", number[24];
+	char count[24], port[24] = "-", number[24] = "-";
 
 	snprintf(count, sizeof(count), "%.0f", get_num(r, "count"));
 	if (json_is_integer(json_object_get(r, "port")))
 		snprintf(port, sizeof(port), "%.0f", get_num(r, "port"));
-	snprintf(number, sizeof(number), "%.0f", get_num(r, "protocol"));
+	if (json_is_integer(json_object_get(r, "protocol")))
+		snprintf(number, sizeof(number), "%.0f", get_num(r, "protocol"));
 	return table_row(t,
-		(const char *[]){get_str(r, "vnet"), get_str(r, "from"), get_str(r, "to"),
-			json_is_string(protocol) ? get_str(r, "protocol") : number, port, count,
-			"not allowed"},
+		(const char *[]){get_str(r, "vnet"), str_or(r, "from", "-"), str_or(r, "to", MORE),
+			str_or(r, "protocol", number), port, count, "not allowed"},
 		e);
 }
 

@@ -124,7 +124,7 @@ static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 		return err_oom(e);
 	if (add_leases(h, show, e) < 0 || add_forwards(h, show, e) < 0 ||
 		list_set(h, show, "refused", e) < 0 || list_set(h, show, "refused_other", e) < 0 ||
-		json_to_str(show, &text, e) < 0)
+		list_set(h, show, "refused_more", e) < 0 || json_to_str(show, &text, e) < 0)
 		return -1;
 	return net_memfd("show", text, strlen(text), ret_fd, e);
 }

@@ -22,19 +22,26 @@
 #define KNOWN_RULE     "\t\tct state established,related accept\n"
 #define KNOWN_OUT_RULE "\t\tct state established accept\n"
 #define DNS_RULE       "meta l4proto { tcp, udp } th dport 53 accept\n"
-/* Counters tell what was refused; the answer is an ICMP error, so that nobody waits for nothing. */
+/*
+ * Counters tell what was refused, and in the end only how much of it: a guest can think of more
+ * than there is room for. The answer is an ICMP error, so that nobody waits for nothing.
+ */
 #define REFUSE                                                                                     \
+	"\tchain answer {\n"                                                                       \
+	"\t\tmeta pkttype host meta l4proto { tcp, udp } reject with icmpx "                       \
+	"admin-prohibited\n"                                                                       \
+	"\t\tdrop\n"                                                                               \
+	"\t}\n"                                                                                    \
 	"\tchain refuse {\n"                                                                       \
 	"\t\tmeta nfproto ipv6 drop\n"                                                             \
 	"\t\tmeta l4proto { tcp, udp } add @refused { iifname . ip saddr . ip daddr . "            \
 	"meta "                                                                                    \
-	"l4proto . th dport }\n"                                                                   \
+	"l4proto . th dport } goto answer\n"                                                       \
 	"\t\tmeta l4proto != { tcp, udp } add @refused_other { iifname . ip saddr . "              \
 	"ip daddr . "                                                                              \
-	"meta l4proto }\n"                                                                         \
-	"\t\tmeta pkttype host meta l4proto { tcp, udp } reject with icmpx "                       \
-	"admin-prohibited\n"                                                                       \
-	"\t\tdrop\n"                                                                               \
+	"meta l4proto } goto answer\n"                                                             \
+	"\t\tadd @refused_more { iifname }\n"                                                      \
+	"\t\tgoto answer\n"                                                                        \
 	"\t}\n"
 
 /* How many addresses of a vnet we get to know: guests may have guests of their own. */
@@ -125,6 +132,8 @@ static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\t\tflags dynamic\n\t\tsize 4096\n\t\tcounter\n\t}\n"
 		    "\tset refused_other {\n"
 		    "\t\ttype ifname . ipv4_addr . ipv4_addr . inet_proto\n"
+		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t}\n"
+		    "\tset refused_more {\n\t\ttype ifname\n"
 		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t}\n",
 		    e) < 0)
 		return -1;

@@ -148,22 +148,23 @@ static const char *alias_of(const struct net_plan *p, const char *bridge)
 	return "?";
 }
 
-/* One element of nft's list: {"elem": {"val": {"concat": [...]}, "counter": {"packets": n}}}. */
+/*
+ * One element of nft's list: {"elem": {"val": {"concat": [...]}, "counter": {"packets": n}}}, or
+ * with a bridge as "val", for all that was not listed.
+ */
 static void add_refused(const struct net_plan *p, const json_t *element, json_t *list)
 {
 	const json_t *elem = json_object_get(element, "elem");
-	const json_t *key = json_object_get(json_object_get(elem, "val"), "concat");
+	const json_t *val = json_object_get(elem, "val"), *key = json_object_get(val, "concat");
 	const json_t *packets = json_object_get(json_object_get(elem, "counter"), "packets");
-	const json_t *port = json_array_get(key, 4);
-	json_t *protocol = json_array_get(key, 3);
+	const char *bridge = json_string_value(key ? json_array_get(key, 0) : val);
 
-	if (json_array_size(key) < 4)
+	if (!bridge)
 		return;
 	json_array_append_new(
-		list, json_pack("{s:s, s:O, s:O, s:O, s:o, s:I}", "vnet",
-			      alias_of(p, json_string_value(json_array_get(key, 0))), "from",
-			      json_array_get(key, 1), "to", json_array_get(key, 2), "protocol",
-			      protocol, "port", port ? json_incref((json_t *)port) : json_null(),
+		list, json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:I}", "vnet", alias_of(p, bridge),
+			      "from", json_array_get(key, 1), "to", json_array_get(key, 2),
+			      "protocol", json_array_get(key, 3), "port", json_array_get(key, 4),
 			      "count", json_integer_value(packets)));
 }
 
@@ -202,6 +203,7 @@ int net_show(struct net *net, const struct op *op, json_t **ret, struct err *e)
 	}
 	add_set(p, json_object_get(said, "refused"), connections);
 	add_set(p, json_object_get(said, "refused_other"), connections);
+	add_set(p, json_object_get(said, "refused_more"), connections);
 	return json_make(ret, e, "{s:o, s:o, s:o, s:{s:O, s:o}}", "vnets", show_vnets(p), "nics",
 		show_nics(p, json_object_get(said, "leases")), "forwards",
 		show_forwards(p, json_object_get(said, "forwards")), "refused", "names",

@@ -87,6 +87,7 @@ void zone_refuse(struct zone *z, const char *name, const char *why)
 	}
 	r = &z->refusals[z->next_refusal];
 	z->next_refusal = (z->next_refusal + 1) % ZONE_REFUSALS_MAX;
+	z->forgotten += r->count; /* 0 where nobody was before */
 	if (z->n_refusals < ZONE_REFUSALS_MAX)
 		z->n_refusals++;
 	*r = (struct zone_refusal){.count = 1, .last = time(NULL)};
@@ -97,19 +98,24 @@ void zone_refuse(struct zone *z, const char *name, const char *why)
 json_t *zone_refusals(const struct zone *z)
 {
 	json_t *list = json_array();
+	int rc = 0;
 
-	for (unsigned i = 0; list && i < z->n_refusals; i++) {
+	for (unsigned i = 0; list && i < z->n_refusals && rc == 0; i++) {
 		const struct zone_refusal *r = &z->refusals[i];
 
-		if (json_array_append_new(
-			    list, json_pack("{s:s, s:s, s:s, s:i, s:I}", "vnet", z->vnet, "name",
-					  r->name, "why", r->why, "count", (int)r->count, "last",
-					  (json_int_t)r->last)) < 0) {
-			json_decref(list);
-			return NULL;
-		}
+		rc = json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:i, s:I}", "vnet", z->vnet, "name",
+				      r->name, "why", r->why, "count", (int)r->count, "last",
+				      (json_int_t)r->last));
 	}
-	return list;
+	if (list && z->forgotten && rc == 0)
+		rc = json_array_append_new(list,
+			json_pack("{s:s, s:n, s:s, s:I, s:n}", "vnet", z->vnet, "name", "why",
+				"no room to list them", "count", (json_int_t)z->forgotten, "last"));
+	if (rc == 0)
+		return list;
+	json_decref(list);
+	return NULL;
 }
 
 /* "victim" and "victim.internal" are the same. */

@@ -45,6 +45,7 @@ struct zone {
 	struct zone_refusal *refusals; /* a ring: the oldest goes first */
 	unsigned n_refusals, next_refusal;
 	unsigned long refused;                  /* in all */
+	unsigned long forgotten;                /* of these, in favour of newer ones */
 	struct zone_open opened[ZONE_OPEN_MAX]; /* a ring, too */
 	unsigned next_opened;
 };
@@ -71,5 +72,5 @@ void zone_refuse(struct zone *z, const char *name, const char *why);
  */
 bool zone_is_open(const struct zone *z, uint32_t addr, int64_t until);
 void zone_opened(struct zone *z, uint32_t addr, int64_t until);
-/* The refusals as a list of objects. */
+/* The refusals as a list of objects. The last has no name, and counts what was forgotten. */
 json_t *zone_refusals(const struct zone *z);

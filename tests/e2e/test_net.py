@@ -480,6 +480,20 @@ def captured(range_: Range) -> dict[str, Any]:
     return {**OTHER, "networks": {"vnets": [{"alias": "lan", "capture": path}]}, "vms": [SMALL]}
 
 
+def test_what_is_not_listed_is_counted(range_: Range) -> None:
+    """A guest may try more than there is room for in the record; that much can be seen."""
+    gateway, room = "10.99.0.1", 4096
+    card = card_of(range_, "hermit", gateway)
+    sent = [raw.ipv4(card.address, gateway, raw.udp(1000 + n, b"")) for n in range(room + 100)]
+    send_frames(
+        range_, "hermit", [raw.ether(card.gateway_mac, card.mac, 0x800, packet) for packet in sent]
+    )
+    refused = json.loads(range_.ok("logs", "--net", "--json", range_.box))["connections"]
+    more = {one["vnet"]: one["count"] for one in refused if one["to"] is None}
+    assert more.get("shut", 0) >= 100
+    assert re.search(r"shut +- +and more +- +- +\d+", range_.ok("logs", "--net", range_.box))
+
+
 def test_dead_helpers_are_replaced(range_: Range) -> None:
     for word in ("dnsmasq", "pasta"):
         before = pids(range_, word)

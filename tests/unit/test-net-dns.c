@@ -141,6 +141,17 @@ static int ask(struct zone *z, const char *name, uint16_t type, enum zone_verdic
 	return out.len ? buf_data(&out)[3] & 0x0f : -2;
 }
 
+/* What had to make room for newer ones is still counted. */
+static void test_forgotten(const struct zone *z, json_int_t many)
+{
+	auto_json json_t *list = zone_refusals(z);
+	const json_t *last = json_array_get(list, ZONE_REFUSALS_MAX);
+
+	OK(json_array_size(list) == ZONE_REFUSALS_MAX + 1);
+	OK(json_is_null(json_object_get(last, "name")));
+	OK(json_integer_value(json_object_get(last, "count")) == many);
+}
+
 static void test_zone(void)
 {
 	auto_json json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:{s:s}, s:[ss], s:[s], s:[]}",
@@ -170,6 +181,7 @@ static void test_zone(void)
 		zone_refuse(&z, name, "x");
 	}
 	OK(z.n_refusals == ZONE_REFUSALS_MAX);
+	test_forgotten(&z, ZONE_REFUSALS_MAX + 3);
 	zone_free(&z);
 }
 
