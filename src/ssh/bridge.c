@@ -63,7 +63,6 @@ static void dial(struct bridge *b, const char *host, int port, int fd)
 	b->tunnels = s;
 }
 
-/* -1: nobody is left who could give any. */
 static int follow_order(struct bridge *b)
 {
 	auto_json json_t *order = NULL;
@@ -77,6 +76,17 @@ static int follow_order(struct bridge *b)
 	if (fd >= 0 && json_get(order, "an order", &e, "{s:{s:s, s:i}}", "dial", "host", &host,
 			       "port", &port) == 0)
 		dial(b, host, port, take_fd(&fd));
+	return 0;
+}
+
+/* Those that have come, however busy we are. -1: nobody is left who could give any. */
+static int follow_orders(struct bridge *b)
+{
+	struct pollfd orders = {.fd = b->orders, .events = POLLIN};
+
+	while (poll(&orders, 1, 0) > 0)
+		if (follow_order(b) < 0)
+			return -1;
 	return 0;
 }
 
@@ -149,7 +159,7 @@ static int await_bytes(struct bridge *b)
 	if (op_wait_fds(&tick, fds, n, &e) < 0)
 		return e.kind == ERR_TIMEOUT ? 0 : -1;
 	note_hang_ups(b, fds);
-	return fds[AT_ORDERS].revents ? follow_order(b) : 0;
+	return 0;
 }
 
 void link_bridge(struct link *l, const struct op *op, int stream, int orders)
@@ -163,6 +173,8 @@ void link_bridge(struct link *l, const struct op *op, int stream, int orders)
 	for (;;) {
 		bool moved = false;
 
+		if (follow_orders(&b) < 0)
+			return;
 		/* Without the runner the rest is of no use to anybody. */
 		if (stream_move(&b.runner, &moved) < 0 || b.runner.fd_ended || b.runner.fd_shut)
 			return;
