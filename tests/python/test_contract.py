@@ -290,7 +290,7 @@ async def test_write_file_that_takes_too_long(
     (pid,) = moat.vm_processes("two")
     await frozen.write_file("f", "before")
     with monkeypatch.context() as patch:
-        patch.setattr("inspect_moat._sandbox.FILE_TIMEOUT", 1.0)
+        patch.setattr("inspect_moat._guest.FILE_TIMEOUT", 1.0)
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(TimeoutError):
