@@ -390,6 +390,36 @@ async def test_a_model_saves_a_few_states_under_names_of_its_own(
         await restore_snapshot()(name="b")
 
 
+async def test_a_driver_that_lists_no_snapshots_saves_whole_sandboxes_all_the_same(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Proxmox servers, where a snapshot of the evaluation is of one VM."""
+
+    async def save(peer: Peer, message: Message) -> None:
+        if message["op"] == "snapshots":
+            await peer.error(message["id"], "unsupported", "the driver does not list snapshots")
+        elif message["args"]["name"] == "agent-bad":
+            await peer.error(message["id"], "invalid", "no name for a snapshot")
+        else:
+            await peer.result(message["id"])
+
+    async with rogue_daemon(runtime_dir, save) as daemon:
+        vm = ProxmoxSandboxEnvironment(await connect(), "3f9a1c20", "only")
+        other = ProxmoxSandboxEnvironment(vm._connection, "77777777", "only")
+        monkeypatch.setattr("inspect_moat._tools.sandbox", lambda: vm)
+        with pytest.raises(ToolError, match="no name for a snapshot"):
+            await save_snapshot()(name="bad")
+        for name in ("a", "b", "c", "d", "e", "f", "g", "h", "h"):
+            await save_snapshot()(name=name)
+        with pytest.raises(ToolError, match="save as one of a, b, c, d, e, f, g, h"):
+            await save_snapshot()(name="i")
+        await restore_snapshot()(name="a")
+        monkeypatch.setattr("inspect_moat._tools.sandbox", lambda: other)
+        await save_snapshot()(name="i")
+    assert not any("vm" in one["args"] for one in daemon.requests("snapshot"))
+    assert not any("vm" in one["args"] for one in daemon.requests("restore"))
+
+
 async def test_a_command_too_large_for_the_guest_is_an_ordinary_failure(runtime_dir: Path) -> None:
     async def refuse(peer: Peer, message: Message) -> None:
         if message["op"] == "up":

@@ -1,9 +1,12 @@
 """Tools for agents: save the machines as they are, and go back when something broke."""
 
+from dataclasses import dataclass, field
+
 from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import sandbox
 
 from ._errors import LimitError
+from ._eval_state import eval_state
 from ._sandbox import VmSandboxEnvironment
 
 # A model must neither replace nor restore what the evaluation itself has saved.
@@ -11,11 +14,34 @@ PREFIX = "agent-"
 SAVED_MAX = 8  # each takes as much disk as the machines have memory
 
 
-async def _check_room(vm: VmSandboxEnvironment, name: str) -> None:
-    saved = [known for known in await vm.list_snapshots() if known.startswith(PREFIX)]
-    if len(saved) >= SAVED_MAX and PREFIX + name not in saved:
+@dataclass
+class _Saved:
+    """What the tools saved in this eval, by the sandbox's id: not every driver can list it."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def of(self, vm: VmSandboxEnvironment) -> list[str]:
+        return self.names.setdefault(vm.sandbox_id, [])
+
+
+async def _saved_names(vm: VmSandboxEnvironment) -> list[str]:
+    try:
+        known = await vm.list_snapshots()
+    except NotImplementedError:
+        return list(eval_state(_Saved).of(vm))
+    return [name for name in known if name.startswith(PREFIX)]
+
+
+async def _save(vm: VmSandboxEnvironment, name: str) -> None:
+    saved = await _saved_names(vm)
+    if len(saved) >= SAVED_MAX and name not in saved:
         names = ", ".join(known.removeprefix(PREFIX) for known in saved)
         raise ToolError(f"there is room for {SAVED_MAX} states: save as one of {names}")
+    # not vm's own method, which may be of that VM alone: the model is promised all of them
+    await VmSandboxEnvironment.create_snapshot(vm, name)
+    mine = eval_state(_Saved).of(vm)
+    if name not in mine:
+        mine.append(name)
 
 
 @tool
@@ -30,8 +56,7 @@ def save_snapshot() -> Tool:
         """
         vm = sandbox().as_type(VmSandboxEnvironment)
         try:
-            await _check_room(vm, name)
-            await vm.create_snapshot(PREFIX + name)
+            await _save(vm, PREFIX + name)
         except (NotImplementedError, ValueError, LimitError) as ex:
             raise ToolError(str(ex)) from ex
         return f"saved as {name}"
@@ -49,8 +74,9 @@ def restore_snapshot() -> Tool:
         Args:
             name: The name that the state was given.
         """
+        vm = sandbox().as_type(VmSandboxEnvironment)
         try:
-            await sandbox().as_type(VmSandboxEnvironment).restore_snapshot(PREFIX + name)
+            await VmSandboxEnvironment.restore_snapshot(vm, PREFIX + name)
         except (NotImplementedError, LookupError, ValueError, LimitError) as ex:
             raise ToolError(str(ex)) from ex
         return f"everything is as it was when {name} was saved"
