@@ -21,6 +21,7 @@ from inspect_moat import (
     restore_snapshot,
     save_snapshot,
 )
+from inspect_moat._client import Request
 from inspect_moat._connect import connect
 from inspect_moat._errors import MoatError, MoatNotInstalledError
 from inspect_moat._providers import VagrantSandboxEnvironment
@@ -125,6 +126,38 @@ async def test_a_daemon_that_never_answers(
         with pytest.raises(MoatError) as caught:
             await (await connect()).request("exec", {}, timeout=0.1)
         await daemon.wait_for("cancel")
+    assert caught.value.kind == "timeout"
+
+
+async def test_sandboxes_that_wait_for_room_leave_room_for_commands(runtime_dir: Path) -> None:
+    """Without it nobody could end, and so nobody could begin either."""
+
+    async def no_room(peer: Peer, message: Message) -> None:
+        if message["op"] != "up":
+            await peer.result(message["id"])
+
+    async with rogue_daemon(runtime_dir, no_room):
+        connection = await connect()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(300):
+                tasks.start_soon(connection.start, Request("up", {}))
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(PATIENCE):
+                for op in ("exec", "rm"):
+                    await connection.request(op, {})
+            tasks.cancel_scope.cancel()
+
+
+async def test_no_request_waits_for_its_turn_beyond_its_time(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inspect_moat._client.TIMEOUT_GRACE", 0.1)
+    monkeypatch.setattr("inspect_moat._client.OPEN_REQUESTS_MAX", 1)
+    async with rogue_daemon(runtime_dir, silent):
+        connection = await connect()
+        await connection.start(Request("logs", {}))
+        with anyio.fail_after(PATIENCE), pytest.raises(MoatError) as caught:
+            await connection.request("exec", {}, timeout=0.1)
     assert caught.value.kind == "timeout"
 
 

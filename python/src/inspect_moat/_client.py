@@ -24,8 +24,11 @@ from ._wire import BLOB_MAX, FrameDecoder, Message, ProtocolError, encode_frame
 
 # The daemon enforces the timeouts of requests; this much later we stop believing that it does.
 TIMEOUT_GRACE = 30.0
-# The protocol allows 256. The rest is for requests that were given up but are not finished yet.
-OPEN_REQUESTS_MAX = 200
+# The protocol allows 256 open requests. Those that may wait for memory have places of their own:
+# what they wait for is given back by commands and removals, which must not wait behind them.
+OPEN_REQUESTS_MAX = 150
+WAITING_REQUESTS_MAX = 100
+WAITING_OPS = frozenset({"up", "fork"})
 RECEIVE_SIZE = 256 * 1024
 IOV_MAX = 64
 
@@ -62,9 +65,15 @@ class Call:
     """One request that is under way."""
 
     def __init__(
-        self, connection: Connection, id: int, window: int, progress: Progress | None
+        self,
+        connection: Connection,
+        id: int,
+        slots: anyio.Semaphore,
+        window: int,
+        progress: Progress | None,
     ) -> None:
         self.id = id
+        self.slots = slots
         self._connection = connection
         self._progress = progress
         self._done = anyio.Event()
@@ -148,6 +157,7 @@ class Connection:
         self._next_id = 1
         self._calls: dict[int, Call] = {}
         self._slots = anyio.Semaphore(OPEN_REQUESTS_MAX)
+        self._waiting_slots = anyio.Semaphore(WAITING_REQUESTS_MAX)
         self._queue: deque[memoryview] = deque()
         self._queue_filled = anyio.Event()
         self._queue_empty = anyio.Event()
@@ -174,10 +184,11 @@ class Connection:
             ValueError: the arguments do not fit into a frame.
         """
         request = Request(op, args, input, timeout, progress)
-        call = await self.start(request)
         limit = None if timeout is None else timeout + TIMEOUT_GRACE
+        call: Call | None = None
         try:
             with anyio.fail_after(limit):
+                call = await self.start(request)
                 if input is not None and not request.fits:
                     await call.send_input(memoryview(input))
                 return await call.wait()
@@ -186,12 +197,14 @@ class Connection:
                 "timeout", f"the moat daemon (pid {self.daemon_pid}) did not answer in time"
             ) from None
         finally:
-            call.cancel()  # does nothing when the call is finished
+            if call is not None:
+                call.cancel()  # does nothing when the call is finished
 
     async def start(self, request: Request) -> Call:
         """Send a request. Input that does not fit into one frame is left to `Call.send_input`."""
-        await self._slots.acquire()
-        call = Call(self, self._next_id, self._window, request.progress)
+        slots = self._waiting_slots if request.op in WAITING_OPS else self._slots
+        await slots.acquire()
+        call = Call(self, self._next_id, slots, self._window, request.progress)
         message: Message = {"type": "request", "id": call.id, "op": request.op}
         message["args"] = request.args
         blob = b""
@@ -203,7 +216,7 @@ class Connection:
         try:
             self.send(message, blob)
         except BaseException:
-            self._slots.release()
+            slots.release()
             raise
         self._next_id += 1
         self._calls[call.id] = call
@@ -307,11 +320,11 @@ class Connection:
         call.receive(message, blob)
         if call.finished:
             del self._calls[id]
-            self._slots.release()
+            call.slots.release()
 
     def _fail_call(self, call: Call) -> None:
         if self._calls.pop(call.id, None) is not None:
-            self._slots.release()
+            call.slots.release()
             call.finish(None, MoatError("unavailable", self._lost or "the connection is lost"))
 
     def _lose(self, reason: str) -> None:
