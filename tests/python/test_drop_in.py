@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.json import to_json_safe
 from inspect_ai.util import SandboxEnvironmentSpec
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
@@ -527,18 +528,12 @@ def test_servers_go_to_the_daemon_with_their_secrets(monkeypatch: pytest.MonkeyP
     assert access is not None
     (server,) = access["instances"]
     assert (server["host"], server["password"], server["node"]) == ("pve", PASSWORD, "node-1")
-    logged = ProxmoxSandboxEnvironmentConfig.model_validate({"host": "old", "password": "*" * 10})
-    (server,) = (ProxmoxSandboxEnvironment.access(logged) or {})["instances"]
-    assert (server["host"], server["password"]) == ("old", PASSWORD), "a log has only stars"
     monkeypatch.setenv("PROXMOX_TOKEN", "moat=secret")
     (server,) = (ProxmoxSandboxEnvironment.access(ProxmoxSandboxEnvironmentConfig()) or {})[
         "instances"
     ]
     assert server["token"] == "moat=secret"
     assert "password" not in server
-    named = ProxmoxSandboxEnvironmentConfig(host="other", port=1, node="n")
-    (server,) = (ProxmoxSandboxEnvironment.access(named) or {})["instances"]
-    assert (server["host"], server["port"], server["node"]) == ("other", 1, "n")
 
 
 def servers(config: ProxmoxSandboxEnvironmentConfig) -> list[dict[str, Any]]:
@@ -567,8 +562,32 @@ def test_a_pool_file_is_stronger_than_a_server_in_the_configuration(
         ("first", "fast"), ("second", "own"),
     ]  # fmt: skip
     monkeypatch.delenv("PROXMOX_CONFIG_FILE")
+    monkeypatch.delenv("PROXMOX_HOST", raising=False)
     monkeypatch.setenv("PROXMOX_IMAGE_STORAGE", "slow")
-    (server,) = servers(old)
-    assert (server["host"], server["image_storage"]) == ("localhost", "fast")
-    (server,) = servers(ProxmoxSandboxEnvironmentConfig(host="localhost"))
-    assert server["image_storage"] == "slow"
+    own = {"host": "localhost", "password": PASSWORD}
+    for storage in ("fast", None):
+        config = ProxmoxSandboxEnvironmentConfig.model_validate({**own, "image_storage": storage})
+        (server,) = servers(config)
+        assert (server["host"], server["image_storage"]) == ("localhost", storage or "slow")
+
+
+def test_a_password_of_the_environment_goes_to_no_server_of_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PROXMOX_CONFIG_FILE", raising=False)
+    monkeypatch.setenv("PROXMOX_HOST", "today")
+    monkeypatch.setenv("PROXMOX_PASSWORD", PASSWORD)
+    monkeypatch.setenv("PROXMOX_TOKEN", "moat=secret")
+    logged = {"host": "old", "port": 1, "verify_tls": False, "user": "eve", "password": "*" * 10}
+    config = ProxmoxSandboxEnvironmentConfig.model_validate(logged)
+    (server,) = servers(config)
+    assert (server["host"], server["port"], server["user"]) == ("today", 8006, "root")
+    assert server["verify_tls"] is True
+    monkeypatch.delenv("PROXMOX_HOST")
+    with pytest.raises(PrerequisiteError, match="server old without a password"):
+        servers(config)
+    own = {**logged, "password": "its own"}
+    (server,) = servers(ProxmoxSandboxEnvironmentConfig.model_validate(own))
+    assert (server["host"], server["port"], server["user"]) == ("old", 1, "eve")
+    assert server["password"] == "its own"
+    assert "token" not in server

@@ -20,7 +20,7 @@ from ._proxmox_config import (
     PLACES_UNKNOWN,
     ProxmoxInstanceConfig,
     ProxmoxSandboxEnvironmentConfig,
-    access_for,
+    access_to,
     instances_for,
     load_instances,
     untimed_wait,
@@ -120,7 +120,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     def access(cls, config: BaseModel) -> dict[str, Any] | None:
         """The servers that the environment of the eval names, with their logins."""
         assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
-        return access_for(config)
+        return access_to(instances_for(config))
 
     @classmethod
     @override

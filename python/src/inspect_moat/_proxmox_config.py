@@ -175,7 +175,7 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     """A sandbox on a Proxmox server: VMs, and the networks between them.
 
     The fields from `host` on are those of old versions, for one server named in the eval itself.
-    A pool file is stronger than they are. `image_storage` is for servers that name none.
+    Servers of the environment are stronger. `image_storage` is for servers that name none.
     """
 
     instance_pool_id: str = "default"
@@ -187,7 +187,7 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     port: int | None = None
     user: str | None = None
     user_realm: str | None = None
-    # not written to eval logs; a retry takes it from the environment again
+    # not written to eval logs; a retry takes server and password from the environment
     password: SecretStr | None = Field(default=None, exclude=True)
     node: str | None = None
     verify_tls: bool | None = None
@@ -274,17 +274,16 @@ def untimed_wait() -> int | None:
 def instances_for(config: ProxmoxSandboxEnvironmentConfig) -> tuple[ProxmoxInstanceConfig, ...]:
     """The servers for a sandbox.
 
+    Those of the environment come first: the older plugin wrote the server of the day into each
+    log, and a retry must not go back to it.
+
     Raises:
         PrerequisiteError: there are none.
     """
-    instances = load_instances()
-    if config.host and _instances_of_file() is None:
-        instances = (_instance_of_config(config),)
-    if not instances:
-        raise PrerequisiteError(
-            "sandbox proxmox: no server is configured; set PROXMOX_HOST, PROXMOX_USER, "
-            "PROXMOX_PASSWORD and PROXMOX_NODE, or PROXMOX_CONFIG_FILE"
-        )
+    if config.host and not load_instances():
+        instances: tuple[ProxmoxInstanceConfig, ...] = (_instance_of_config(config),)
+    else:
+        instances = known_instances()
     if config.image_storage:
         more = {"image_storage": config.image_storage}
         instances = tuple(
@@ -294,9 +293,24 @@ def instances_for(config: ProxmoxSandboxEnvironmentConfig) -> tuple[ProxmoxInsta
     return instances
 
 
-def access_for(config: ProxmoxSandboxEnvironmentConfig) -> dict[str, Any]:
-    """The servers for a sandbox as the daemon takes them: with their secrets."""
-    return {"instances": [_instance_to_json(instance) for instance in instances_for(config)]}
+def known_instances() -> tuple[ProxmoxInstanceConfig, ...]:
+    """The servers that the environment names.
+
+    Raises:
+        PrerequisiteError: it names none.
+    """
+    instances = load_instances()
+    if not instances:
+        raise PrerequisiteError(
+            "sandbox proxmox: no server is configured; set PROXMOX_HOST, PROXMOX_USER, "
+            "PROXMOX_PASSWORD and PROXMOX_NODE, or PROXMOX_CONFIG_FILE"
+        )
+    return instances
+
+
+def access_to(instances: tuple[ProxmoxInstanceConfig, ...]) -> dict[str, Any]:
+    """Servers as the daemon takes them: with their secrets."""
+    return {"instances": [_instance_to_json(instance) for instance in instances]}
 
 
 def _instance_of_environment(host: str) -> ProxmoxInstanceConfig:
@@ -321,16 +335,26 @@ def _instance_of_environment(host: str) -> ProxmoxInstanceConfig:
 
 
 def _instance_of_config(config: ProxmoxSandboxEnvironmentConfig) -> ProxmoxInstanceConfig:
-    """The server that an eval names itself; what it leaves out comes from the environment."""
+    """The server that an eval names itself; the rest of what it leaves out is the environment's.
+
+    Raises:
+        PrerequisiteError: it has no password. That of the environment is for another server:
+            whoever can write a log could have it sent to a server of theirs.
+    """
     assert config.host is not None
+    if config.password is None:
+        raise PrerequisiteError(
+            f"sandbox proxmox: the configuration names the server {config.host} without a "
+            "password, and that of the environment is not sent to a server that only a "
+            f"configuration names; set PROXMOX_HOST={config.host} if it is meant"
+        )
     given = {
         name: value
-        for name in ("port", "user", "user_realm", "password", "node", "verify_tls")
+        for name in ("port", "user", "user_realm", "node", "verify_tls")
         if (value := getattr(config, name)) is not None
     }
-    return _instance_of_environment(config.host).model_copy(
-        update={"pool_id": config.instance_pool_id, **given}
-    )
+    own = {"pool_id": config.instance_pool_id, "password": config.password, "token": None}
+    return _instance_of_environment(config.host).model_copy(update={**own, **given})
 
 
 def _instance_to_json(instance: ProxmoxInstanceConfig) -> dict[str, Any]:
