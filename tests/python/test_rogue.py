@@ -10,14 +10,18 @@ from typing import Any
 
 import anyio
 import pytest
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.tool import ToolError
 from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
 
 from inspect_moat import (
     MoatSandboxEnvironment,
+    MoatSandboxEnvironmentConfig,
     ProxmoxSandboxEnvironment,
+    VmConfig,
     VmSandboxEnvironment,
+    VmSource,
     restore_snapshot,
     save_snapshot,
 )
@@ -522,3 +526,51 @@ async def test_cleanup_of_one_that_only_left_something(
     said = capsys.readouterr()
     assert ("Removed 1 sandbox(es): 77\n" in said.out) is (code == 0)
     assert ("busy" in said.err) is (code == 1)
+
+
+@pytest.mark.parametrize("content", ["{", '{"instances": [{"host": "h"}]}'])
+async def test_cleanup_with_a_broken_pool_file_removes_what_it_can(
+    runtime_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+) -> None:
+    async def answer(peer: Peer, message: Message) -> None:
+        await peer.result(message["id"], removed=["3f9a1c20"])
+
+    (runtime_dir / "servers.json").write_text(content)
+    monkeypatch.setenv("PROXMOX_CONFIG_FILE", str(runtime_dir / "servers.json"))
+    async with rogue_daemon(runtime_dir, answer) as daemon:
+        with pytest.raises(SystemExit):
+            await ProxmoxSandboxEnvironment.cli_cleanup(None)
+    assert [message["op"] for message in daemon.seen if "op" in message] == ["gc", "rm"]
+    said = capsys.readouterr()
+    assert "Removed 1 sandbox(es): 3f9a1c20\n" in said.out
+    assert "on the servers that the environment names: " in said.err
+
+
+async def test_a_specification_for_proxmox_servers_brings_their_logins(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(peer: Peer, message: Message) -> None:
+        await peer.result(message["id"], **(BOX if message["op"] == "up" else {}))
+
+    source = VmSource(existing_vm_template_tag="debian")
+    vms = (VmConfig(source=source),)
+    local = MoatSandboxEnvironmentConfig(vms=vms)
+    remote = MoatSandboxEnvironmentConfig(vms=vms, driver="proxmox")
+    for name in ("PROXMOX_HOST", "PROXMOX_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    async with rogue_daemon(runtime_dir, answer) as daemon:
+        with pytest.raises(PrerequisiteError, match="no server is configured"):
+            await MoatSandboxEnvironment.sample_init("task", remote, {})
+        await MoatSandboxEnvironment.cli_cleanup(None)
+        monkeypatch.setenv("PROXMOX_HOST", "pve")
+        for config in (local, remote):
+            await MoatSandboxEnvironment.sample_init("task", config, {})
+        await MoatSandboxEnvironment.cli_cleanup(None)
+    first, second = (one["args"] for one in daemon.requests("up"))
+    assert "access" not in first
+    assert second["access"]["instances"][0]["host"] == "pve"
+    (gc,) = daemon.requests("gc")
+    assert gc["args"]["access"] == second["access"]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
 from ._client import Connection
-from ._config import MoatSandboxEnvironmentConfig
+from ._config import MoatSandboxEnvironmentConfig, describe
 from ._errors import MoatError
 from ._places import Locate, note_start
 from ._proxmox_config import (
@@ -22,6 +22,7 @@ from ._proxmox_config import (
     ProxmoxSandboxEnvironmentConfig,
     access_to,
     instances_for,
+    known_instances,
     load_instances,
     untimed_wait,
 )
@@ -81,6 +82,19 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
     def standby(cls, config: BaseModel) -> int:
         assert isinstance(config, MoatSandboxEnvironmentConfig)
         return config.standby
+
+    @classmethod
+    @override
+    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+        """The Proxmox servers of the environment, for a specification that asks for them."""
+        assert isinstance(config, MoatSandboxEnvironmentConfig)
+        return access_to(known_instances()) if config.driver == "proxmox" else None
+
+    @classmethod
+    @override
+    async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
+        # whoever names no servers has nothing on them, and the daemon itself looks after this host
+        return await _clean_servers(connection) if _names_servers() else {}
 
     @classmethod
     @override
@@ -199,8 +213,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
-        args = {"access": cls.access(ProxmoxSandboxEnvironmentConfig())} if load_instances() else {}
-        return (await connection.request("gc", args)).result
+        return await _clean_servers(connection)
 
     @classmethod
     @override
@@ -358,6 +371,33 @@ def _wrong_config(
         f"sandbox {provider.provider}: the configuration is a {type(config).__name__}, "
         f"it should be a {wanted.__name__}"
     )
+
+
+def _names_servers() -> bool:
+    return any(os.environ.get(name) for name in ("PROXMOX_CONFIG_FILE", "PROXMOX_HOST"))
+
+
+async def _clean_servers(connection: Connection) -> dict[str, Any]:
+    """Remove what a crash left on Proxmox servers.
+
+    A pool file that cannot be read is reported at the end: the daemon knows some servers itself.
+    """
+    args: dict[str, Any] = {}
+    failed: list[str] = []
+    try:
+        instances = load_instances()
+        args = {"access": access_to(instances)} if instances else {}
+    except (ValueError, OSError) as ex:
+        failed = [f"what is on the servers that the environment names: {_in_one_line(ex)}"]
+    try:
+        answer = (await connection.request("gc", args)).result
+    except MoatError as ex:
+        answer = {"failed": [ex.message]}
+    return {**answer, "failed": [*answer.get("failed", ()), *failed]}
+
+
+def _in_one_line(error: Exception) -> str:
+    return describe(error) if isinstance(error, ValidationError) else str(error)
 
 
 async def _ensure_image(connection: Connection, image: str) -> None:
