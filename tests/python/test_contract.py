@@ -326,12 +326,14 @@ async def test_read_file_errors(
     assert path in str(caught.value)
 
 
-@pytest.mark.parametrize(("path", "said"), [("a\0b", NUL), ("\udc80", "Unicode")])
-async def test_paths_that_cannot_exist(machine: SandboxEnvironment, path: str, said: str) -> None:
+async def test_paths_that_cannot_exist(machine: SandboxEnvironment) -> None:
+    for path in ("a\0b", "\udc80"):
+        with pytest.raises(FileNotFoundError):
+            await machine.read_file(path)
+    with pytest.raises(ValueError, match=NUL):
+        await machine.write_file("a\0b", "x")
     with pytest.raises(FileNotFoundError):
-        await machine.read_file(path)
-    with pytest.raises(ValueError, match=said):
-        await machine.write_file(path, "x")
+        await machine.write_file("\udc80", "x")
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "/tmp/"])

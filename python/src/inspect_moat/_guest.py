@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, overload
 
 from inspect_ai.util import (
@@ -18,8 +19,16 @@ from typing_extensions import override
 
 from ._client import Connection, Reply
 from ._errors import MoatError, to_exec_exception, to_read_exception, to_write_exception
+from ._eval_state import eval_state
 from ._login import shell_command, vscode_command
-from ._result import NOT_FOUND, cannot_enter, refused, timeout_error, to_exec_result
+from ._result import (
+    NOT_FOUND,
+    cannot_enter,
+    refused,
+    timeout_error,
+    to_exec_result,
+    user_unsupported,
+)
 from ._upkeep import QUERY_TIMEOUT
 from ._wire import FrameTooLargeError
 
@@ -31,6 +40,13 @@ PATH_MAX = 4096
 NUL_IN_TEXT = "embedded null byte"
 # The limits of Inspect's contract for commands that are tried again after a timeout.
 RETRY_TIMEOUTS = (60, 30)
+
+
+@dataclass
+class _Directories:
+    """Where relative paths start, by sandbox and VM; "" where the guest does not say."""
+
+    known: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 class VmGuest(SandboxEnvironment):
@@ -46,7 +62,6 @@ class VmGuest(SandboxEnvironment):
         self._connection = connection
         self.sandbox_id = sandbox_id
         self.vm_name = vm_name
-        self._directory: str | None = None  # "" where the guest does not say
 
     def untimed_limit(self) -> int | None:
         """How many seconds a command may take for which no timeout was given; None: any number."""
@@ -80,25 +95,26 @@ class VmGuest(SandboxEnvironment):
             timeout, timeout_retry = self.untimed_limit(), False
         elif timeout <= 0:  # of no time at all, such as the rest of a limit, there is none left
             raise timeout_error(timeout, "")
-        cwd = os.path.join(self.start_directory, cwd or "")
+        cwd = os.path.join(self.start_directory, _valid_text(cwd or ""))
         if cmd and not cmd[0]:
             return refused(f"'': {os.strerror(errno.ENOENT)}", NOT_FOUND)
         # read at each call: Inspect changes it for the duration of a call
         output_max = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
-        args = self._args(argv=[_valid_text(argument) for argument in cmd], capture=True)
+        cmd = [_valid_text(argument) for argument in cmd]
+        args = self._args(argv=cmd, capture=True)
         args["output_max"] = output_max
         if cwd:
             args["cwd"] = cwd
         if env:
-            args["env"] = {key: _valid_text(value) for key, value in env.items()}
+            args["env"] = {_valid_text(key): _valid_text(value) for key, value in env.items()}
         data = _valid_text(input).encode("utf-8") if isinstance(input, str) else input
         command = cmd[0] if cmd else ""
         try:
             if user:
-                args["user"] = user
+                args["user"] = _valid_text(user)
                 if not os.path.isabs(cwd):
-                    start = os.path.join(await self._working_directory(timeout), cwd)
-                    if start:
+                    directory = await self._working_directory(timeout, timeout_retry)
+                    if start := os.path.join(directory, cwd):
                         args["cwd"] = start
             reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
             if user and not cwd and args.pop("cwd", None) and cannot_enter(reply):
@@ -109,20 +125,29 @@ class VmGuest(SandboxEnvironment):
         except MoatError as ex:
             if ex.kind == "timeout":
                 raise timeout_error(timeout, "") from ex
-            if ex.kind == "limit" and ex.errno == errno.E2BIG:
+            if ex.kind == "unsupported" and user:
+                # on Windows, which is what the guest is then, there are no others
+                return user_unsupported(user, ex.message)
+            if ex.kind == "unsupported" or (ex.kind == "limit" and ex.errno == errno.E2BIG):
                 return refused(f"{command}: {ex.message}")
             raise to_exec_exception(ex) from ex
         return to_exec_result(reply, command, user, timeout, output_max)
 
-    async def _working_directory(self, timeout: int | None) -> str:
+    async def _working_directory(self, timeout: int | None, retry: bool) -> str:
         """Where relative paths start: as in a container one place, whoever runs a command."""
-        if self._directory is None:
+        known = eval_state(_Directories).known.setdefault(self.sandbox_id, {})
+        if self.vm_name not in known:
             args = self._args(argv=["pwd"], capture=True, output_max=PATH_MAX)
-            limit = None if timeout is None else timeout + EXEC_GRACE
-            reply = await self._connection.request("exec", args, timeout=limit)
+            reply = await self._exec_with_retries(args, None, timeout, retry)
+            if reply.result.get("exit_code") != 0:
+                return ""  # for now: a guest in trouble may have a better answer later
             said = reply.stdout.decode("utf-8", "replace").removesuffix("\n")
-            self._directory = said if said.startswith("/") and said.isprintable() else ""
-        return self._directory
+            known[self.vm_name] = said if said.startswith("/") and said.isprintable() else ""
+        return known[self.vm_name]
+
+    def _forget_directories(self) -> None:
+        """What the guests said may be of another state than they are in now."""
+        eval_state(_Directories).known.pop(self.sandbox_id, None)
 
     async def _exec_with_retries(
         self, args: dict[str, Any], input: bytes | None, timeout: int | None, retry: bool
@@ -155,6 +180,8 @@ class VmGuest(SandboxEnvironment):
         if "\0" in file:
             raise ValueError(NUL_IN_TEXT)
         _check_names_a_file(file)
+        if not _is_valid_text(file):
+            raise _no_such_file(file)
         try:
             await self._connection.request(
                 "write", self._args(path=file), input=bytes(data), timeout=FILE_TIMEOUT
@@ -171,7 +198,7 @@ class VmGuest(SandboxEnvironment):
     @override
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         if "\0" in file or not _is_valid_text(file):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+            raise _no_such_file(file)
         _check_names_a_file(file)
         size_max = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         try:
@@ -242,6 +269,11 @@ def _check_names_a_file(path: str) -> None:
     """Refuse the empty path: it is where relative paths start, a directory."""
     if not path:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+def _no_such_file(path: str) -> FileNotFoundError:
+    """For a path that no file can have. What is said of it can be written into a log."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _valid_text(path))
 
 
 def _valid_text(text: str) -> str:

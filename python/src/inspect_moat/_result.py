@@ -61,6 +61,18 @@ def refused(message: str, code: int = _CANNOT_RUN) -> ExecResult[str]:
     return ExecResult(success=False, returncode=code, stdout="", stderr=f"{message}\n")
 
 
+def user_unsupported(user: str, message: str) -> ExecResult[str]:
+    """The result of a command in a guest that runs nothing as anybody else.
+
+    Raises:
+        SandboxUserUnsupportedError: the same, for an Inspect that asks.
+    """
+    named = message if user in message else f"{user}: {message}"
+    if UserUnsupportedError is not None:
+        raise UserUnsupportedError(named)
+    return refused(named)
+
+
 def _not_started(
     failure: dict[str, Any], exit: dict[str, Any], command: str, user: str | None
 ) -> ExecResult[str]:
@@ -69,10 +81,10 @@ def _not_started(
     message = str(failure.get("message", "it could not be started"))
     if stage in ("exec", "cwd") and number in (errno.EACCES, errno.EPERM):
         raise PermissionError(number, message, command)
+    if stage == "user" and user and number in _NO_OTHER_USERS:
+        return user_unsupported(user, message)
     if stage == "user" and user and user not in message:
         message = f"{user}: {message}"
-    if stage == "user" and number in _NO_OTHER_USERS and UserUnsupportedError is not None:
-        raise UserUnsupportedError(message)
     code = exit.get("exit_code")
     return ExecResult(
         success=False,

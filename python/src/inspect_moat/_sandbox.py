@@ -342,4 +342,4 @@ class VmSandboxEnvironment(VmGuest):
                 await self._connection.request(op, args)
         except MoatError as ex:
             raise to_exception(ex) from ex
-        self._directory = None  # what the guest said of it may be of another state
+        self._forget_directories()
