@@ -110,3 +110,28 @@ async def test_a_restore_is_of_all_directories(runtime_dir: Path) -> None:
         await one.exec(["id"], user="root")
     asked = [one["args"].get("cwd") for one in daemon.requests("exec")]
     assert asked == [None, "/before/", None, "/after/"]
+
+
+async def test_only_what_inspect_staged_is_read_as_root(runtime_dir: Path) -> None:
+    """Checkpoints copy it there as root, and then read it as they would in a container."""
+
+    async def strict(peer: Peer, message: Message) -> None:
+        if message["args"].get("user") == "root":
+            await peer.send({"type": "data", "id": message["id"], "stream": "body"}, b"chunk")
+            await peer.result(message["id"], size=5, mode=0o600)
+        else:
+            await peer.error(message["id"], "permission", "denied", errno=13)
+
+    staged = "/root/.cache/inspect/restic/chunk"
+    others = ["/root/.cache/inspect", f"{staged}/../../../secret", "/root/.cache/inspector/x", "x"]
+    async with rogue_daemon(runtime_dir, strict) as daemon:
+        machine = await a_machine()
+        assert await machine.read_file(staged, text=False) == b"chunk"
+        for path in others:
+            with pytest.raises(PermissionError):
+                await machine.read_file(path)
+    assert [one["args"].get("user") for one in daemon.requests("read")] == [
+        None,
+        "root",
+        *[None] * 4,
+    ]

@@ -36,6 +36,7 @@ from ._wire import FrameTooLargeError
 EXEC_GRACE = 30.0
 FILE_TIMEOUT = 600.0
 PATH_MAX = 4096
+INSPECT_DIRECTORY = "/root/.cache/inspect/"
 # By these very words Inspect knows what to tell the model instead of failing the sample.
 NUL_IN_TEXT = "embedded null byte"
 # The limits of Inspect's contract for commands that are tried again after a timeout.
@@ -202,14 +203,23 @@ class VmGuest(SandboxEnvironment):
         _check_names_a_file(file)
         size_max = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         try:
-            reply = await self._connection.request(
-                "read", self._args(path=file, max=size_max), timeout=FILE_TIMEOUT
-            )
+            reply = await self._fetch(file, size_max)
         except MoatError as ex:
             raise to_read_exception(ex, file) from ex
         if len(reply.body) > size_max:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         return reply.body.decode("utf-8") if text else reply.body
+
+    async def _fetch(self, file: str, size_max: int) -> Reply:
+        args = self._args(path=file, max=size_max)
+        try:
+            return await self._connection.request("read", args, timeout=FILE_TIMEOUT)
+        except MoatError as ex:
+            if ex.kind != "permission" or not _is_of_inspect(args["path"]):
+                raise
+        return await self._connection.request(
+            "read", {**args, "user": "root"}, timeout=FILE_TIMEOUT
+        )
 
     @override
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
@@ -269,6 +279,11 @@ def _check_names_a_file(path: str) -> None:
     """Refuse the empty path: it is where relative paths start, a directory."""
     if not path:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+def _is_of_inspect(path: str) -> bool:
+    """Below where Inspect's checkpoints stage what they read, as root and for root alone."""
+    return os.path.normpath(path).startswith(INSPECT_DIRECTORY)
 
 
 def _no_such_file(path: str) -> FileNotFoundError:
