@@ -39,6 +39,7 @@ from ._checks import (
     vnet_views,
 )
 from ._places import Locate
+from ._yaml import load_yaml
 
 STANDBY_MAX = 64  # the daemon's own limit
 DEFAULT_IMAGE = "debian12"
@@ -358,7 +359,7 @@ class MoatSandboxEnvironmentConfig(SpecModel):
         with open(location, encoding="utf-8") as file:
             text = file.read()
         try:
-            content = json.loads(text) if location.suffix == ".json" else yaml.safe_load(text)
+            content = json.loads(text) if location.suffix == ".json" else load_yaml(text)
         except (ValueError, yaml.YAMLError) as ex:
             raise ValueError(f"{location}: {ex}") from None
         if not isinstance(content, Mapping):
