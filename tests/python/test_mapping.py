@@ -11,7 +11,7 @@ import pytest
 from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.limits import override_max_read_file_size
 
-from inspect_moat import _result
+from inspect_moat import MoatSandboxEnvironment, _cpus, _result
 from inspect_moat._client import Reply
 from inspect_moat._errors import (
     LimitError,
@@ -216,3 +216,16 @@ def test_labels_are_bounded() -> None:
     labels = sample_labels("moat", "t" * 1000, metadata)
     assert len(labels) < 40
     assert max(len(value) for value in labels.values()) == VALUE_MAX
+
+
+def test_as_many_sandboxes_as_processors_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    (first, *_) = usable = os.sched_getaffinity(0)
+    for inspect_knows in (True, False):
+        if not inspect_knows:
+            monkeypatch.setattr(_cpus, "effective_cpu_count", None)
+        os.sched_setaffinity(0, {first})
+        try:
+            assert MoatSandboxEnvironment.default_concurrency() == 1
+        finally:
+            os.sched_setaffinity(0, usable)

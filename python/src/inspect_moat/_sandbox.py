@@ -15,6 +15,7 @@ from typing_extensions import override
 from ._client import Connection, Request
 from ._config import describe
 from ._connect import connect
+from ._cpus import usable_cpus
 from ._errors import MoatError, MoatNotInstalledError, to_exception
 from ._guest import VmGuest
 from ._labels import cleanup_labels, sample_labels
@@ -241,7 +242,7 @@ class VmSandboxEnvironment(VmGuest):
     @override
     def default_concurrency(cls) -> int | None:
         note_start()
-        return os.cpu_count() or 1
+        return usable_cpus()
 
     @classmethod
     def _read(
