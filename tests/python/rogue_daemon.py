@@ -7,6 +7,7 @@ tested with the real one.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -62,6 +63,7 @@ class RogueDaemon:
         self.seen: list[Message] = []
         self.protocol = 1
         self.hang_ups = 0  # connections that are still to be closed before the greeting
+        self.ended = threading.Event()  # a connection was closed; also seen from other threads
         self._changed = anyio.Event()
 
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
@@ -81,6 +83,7 @@ class RogueDaemon:
                     if message["type"] == "request":
                         tasks.start_soon(self.handle, peer, message)
             tasks.cancel_scope.cancel()
+        self.ended.set()
 
     async def _greet(self, peer: Peer) -> None:
         hello, _ = await peer.receive()

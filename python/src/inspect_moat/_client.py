@@ -29,6 +29,7 @@ TIMEOUT_GRACE = 30.0
 OPEN_REQUESTS_MAX = 150
 WAITING_REQUESTS_MAX = 100
 WAITING_OPS = frozenset({"up", "fork"})
+LOOP_ENDED = "the event loop that the connection to the moat daemon belonged to ended"
 RECEIVE_SIZE = 256 * 1024
 IOV_MAX = 64
 
@@ -280,7 +281,7 @@ class Connection:
         except Exception as ex:  # nobody awaits this task: the calls must hear of it
             self._lose(f"the connection to the moat daemon failed: {ex!r}")
         finally:
-            self._lose("the event loop that the connection to the moat daemon belonged to ended")
+            self._lose(LOOP_ENDED)
             self._sock.close()
 
     async def _read_until_lost(self) -> None:
@@ -326,6 +327,11 @@ class Connection:
         if self._calls.pop(call.id, None) is not None:
             call.slots.release()
             call.finish(None, MoatError("unavailable", self._lost or "the connection is lost"))
+
+    def abandon(self) -> None:
+        """End it from outside, when its event loop is closed: nobody is left who could be told."""
+        self._lost = self._lost or LOOP_ENDED
+        self._sock.close()
 
     def _lose(self, reason: str) -> None:
         if self._lost is not None:

@@ -14,9 +14,7 @@ import socket
 import struct
 import sys
 import weakref
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -95,6 +93,7 @@ async def _open() -> Connection:
 
 
 async def _open_once() -> Connection:
+    _abandon_those_of_closed_loops()
     path = socket_path()
     sock = await _connect_socket(path)
     if sock is None:
@@ -109,7 +108,7 @@ async def _open_once() -> Connection:
     except BaseException:
         sock.close()
         raise
-    _spawn(connection.run)
+    _keep_running(connection)
     return connection
 
 
@@ -189,19 +188,27 @@ async def _handshake(sock: socket.socket, path: str) -> Connection:
     return Connection(sock, decoder, hello)
 
 
-def _spawn(function: Callable[[], Awaitable[None]]) -> None:
-    """Start a task that belongs to the event loop and to no scope of the caller."""
+def _keep_running(connection: Connection) -> None:
+    """Start its task, which belongs to the event loop and to no scope of the caller."""
     if _runs_under_trio():
         import trio
 
-        trio.lowlevel.spawn_system_task(function, name="inspect_moat")
+        trio.lowlevel.spawn_system_task(connection.run, name="inspect_moat")
         return
     # an empty context: the caller's variables (a sample's, say) would live as long as the loop
-    task = contextvars.Context().run(
-        asyncio.get_running_loop().create_task, _as_coroutine(function)
-    )
-    _background.add(task)
-    task.add_done_callback(_background.discard)
+    task = contextvars.Context().run(asyncio.get_running_loop().create_task, connection.run())
+    _background[task] = connection
+    task.add_done_callback(_background.pop)
+
+
+def _abandon_those_of_closed_loops() -> None:
+    """A loop of asyncio may be closed while its tasks are neither done nor cancelled.
+
+    Such a task cannot even end, but its connection must: sandboxes live as long as that does.
+    """
+    for task, connection in list(_background.items()):  # other threads have loops, too
+        if task.get_loop().is_closed():
+            connection.abandon()
 
 
 def _runs_under_trio() -> bool:
@@ -215,8 +222,5 @@ def _runs_under_trio() -> bool:
     return True
 
 
-async def _as_coroutine(function: Callable[[], Awaitable[None]]) -> None:
-    await function()
-
-
-_background: set[Any] = set()  # the loop keeps only weak references to its tasks
+# The loop keeps only weak references to its tasks.
+_background: dict[asyncio.Task[None], Connection] = {}
