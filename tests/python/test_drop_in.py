@@ -480,6 +480,20 @@ def test_the_status_of_vagrant() -> None:
     assert parse_status("") == []
 
 
+def test_a_failed_status_says_what_vagrant_says(vagrant: Vagrant, tmp_path: Path) -> None:
+    script = '#!/bin/sh\necho "$said"; echo "Ruby is broken" >&2; exit 1\n'
+    (tmp_path / "vagrant").write_text(script)
+    vagrant.env["said"] = (
+        "1,,error-exit,Vagrant::Errors::NoEnvironmentError,No box%!(VAGRANT_COMMA) no VM"
+    )
+    with pytest.raises(subprocess.CalledProcessError, match=r"^No box, no VM$") as caught:
+        vagrant.status()
+    assert caught.value.cmd == ["vagrant", "status", "--machine-readable"]
+    vagrant.env["said"] = ""
+    with pytest.raises(subprocess.CalledProcessError, match=r"^Ruby is broken$"):
+        anyio.run(vagrant.get_vm_names)
+
+
 def test_a_vagrant_that_fails_is_a_failed_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """As callers of sample_init expect it."""
 

@@ -67,7 +67,8 @@ def answers(on_up: Callable[[], None] = lambda: None) -> Handler:
     async def answer(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
             on_up()
-            await peer.result(message["id"], sandbox="3f9a1c20", vms=[{"name": "default"}])
+            vm = {"name": "default", "known_as": "default", "place": "/nowhere/at-all"}
+            await peer.result(message["id"], sandbox="3f9a1c20", vms=[vm])
         else:
             await peer.result(message["id"])
 

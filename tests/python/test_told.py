@@ -13,6 +13,7 @@ import pytest
 
 from inspect_moat import MoatSandboxEnvironment
 from inspect_moat._connect import connect
+from inspect_moat._running import running_sandboxes
 from inspect_moat._wire import Message
 from rogue_daemon import Peer, rogue_daemon
 
@@ -135,3 +136,17 @@ async def test_only_what_inspect_staged_is_read_as_root(runtime_dir: Path) -> No
         "root",
         *[None] * 4,
     ]
+
+
+async def test_a_sandbox_that_cannot_be_told_apart_is_removed_at_once(runtime_dir: Path) -> None:
+    """Inspect cleans up after no sample_init that failed."""
+
+    async def answer(peer: Peer, message: Message) -> None:
+        nobody = {"sandbox": "3f9a1c20", "vms": [{"name": "only", "sandbox": False}]}
+        await peer.result(message["id"], **(nobody if message["op"] == "up" else {}))
+
+    async with rogue_daemon(runtime_dir, answer) as daemon:
+        with pytest.raises(IndexError):
+            await MoatSandboxEnvironment.sample_init("task", None, {})
+        assert running_sandboxes() == {}
+    assert [one["args"] for one in daemon.requests("rm")] == [{"sandboxes": ["3f9a1c20"]}]

@@ -7,6 +7,7 @@ import sys
 from logging import getLogger
 from typing import Any
 
+import anyio
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, trace_action
 from pydantic import BaseModel, ValidationError
@@ -140,7 +141,13 @@ class VmSandboxEnvironment(VmGuest):
             labels.get("epoch", ""),
             [str(vm["name"]) for vm in result["vms"]],
         )
-        return cls._environments(connection, sandbox_id, result["vms"], parsed)
+        try:
+            return cls._environments(connection, sandbox_id, result["vms"], parsed)
+        except BaseException:
+            # Inspect cleans up after no sample_init that failed, and the eval may go on for days
+            with anyio.CancelScope(shield=True):
+                await remove_sandbox(running_sandboxes().pop(sandbox_id))
+            raise
 
     @classmethod
     def _environments(

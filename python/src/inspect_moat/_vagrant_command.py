@@ -23,10 +23,10 @@ GONE = 3  # what `moat rm` ends with if there is no such sandbox
 
 
 class VagrantFailedError(RuntimeError, subprocess.CalledProcessError):
-    """`vagrant up` failed; `stderr` is what Vagrant said."""
+    """A command of Vagrant failed; `stderr` is what Vagrant said."""
 
-    def __init__(self, message: str) -> None:
-        subprocess.CalledProcessError.__init__(self, 1, ["vagrant", "up"], "", message)
+    def __init__(self, message: str, command: Sequence[str] = ("vagrant", "up")) -> None:
+        subprocess.CalledProcessError.__init__(self, 1, list(command), "", message)
 
     def __str__(self) -> str:
         return str(self.stderr)
@@ -157,15 +157,21 @@ class Vagrant:
         return ["vagrant", *(self._machines.get(arg, arg) for arg in args if arg is not None)]
 
     def _run(self, args: Sequence[str | None]) -> str:
-        return subprocess.run(
-            self._make_vagrant_command(args),
+        command = self._make_vagrant_command(args)
+        done = subprocess.run(
+            command,
             cwd=self.root,
             env=self.env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            check=True,
-        ).stdout
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0:
+            said = parse_error(done.stdout) or done.stderr.strip()
+            raise VagrantFailedError(said or f"it ended with {done.returncode}", command)
+        return done.stdout
 
     async def _run_vagrant_command_async(
         self,
@@ -213,6 +219,15 @@ def parse_status(text: str) -> list[Status]:
         elif target and kind == "provider-name":
             providers[target] = data[0]
     return [Status(name, state, providers.get(name)) for name, state in states.items()]
+
+
+def parse_error(text: str) -> str:
+    """What a failed command says in its machine-readable output; empty if nothing. Pure."""
+    for line in reversed(text.splitlines()):
+        _, _, kind, *data = [*line.split(","), "", ""]
+        if kind == "error-exit":  # the class of the error, and its text
+            return data[1].replace("\\n", "\n").replace("%!(VAGRANT_COMMA)", ",").strip()
+    return ""
 
 
 def _saved_env(file: Path) -> dict[str, str]:
