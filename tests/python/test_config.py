@@ -98,7 +98,10 @@ def test_no_network_is_not_the_default_network() -> None:
         ({"vms": [{"source": {"image": "a", "ova": "b"}}]}, "not image and ova"),
         ({"vms": [vm(is_sandbox=False)]}, "No default sandbox found"),
         ({"vms": [vm(), vm()]}, "vms[1] is named 'default' (the default of a VM"),
-        ({"vms": [vm(name="a"), vm(name="A")]}, "vms[1].name: Duplicate VM name 'A', as in vms[0]"),
+        (
+            {"vms": [vm(name="a"), vm(name="A")]},
+            "vms[1].name: Duplicate VM name 'A' at vms[0] and vms[1]",
+        ),
         (
             {"vms": [vm(depends_on=["x"])]},
             "vms[0].depends_on[0]: 'default' depends on unknown VM 'x'",

@@ -19,7 +19,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_DNS_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+DNS_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
 _NAME_MAX = 63
 
 _MAC_FORMS = (
@@ -131,7 +131,7 @@ def check_one_source(source: BaseModel) -> None:
 
 def check_vm_name(name: str) -> str:
     """Refuse what is no DNS name: it becomes the host name and the name in Inspect."""
-    if len(name) > _NAME_MAX or not _DNS_NAME.fullmatch(name):
+    if len(name) > _NAME_MAX or not DNS_NAME.match(name):
         raise ValueError(
             f"{name!r} is not a valid DNS name (letters, digits and hyphens, at most {_NAME_MAX})"
         )
@@ -169,7 +169,9 @@ def _check_names(vms: Sequence[VmView]) -> None:
             )
         key = vm.name.lower()  # host names that differ only in case are the same
         if key in seen:
-            raise ValueError(f"{vm.place}.name: Duplicate VM name {vm.name!r}, as in {seen[key]}")
+            raise ValueError(
+                f"{vm.place}.name: Duplicate VM name {vm.name!r} at {seen[key]} and {vm.place}"
+            )
         seen[key] = vm.place
 
 
@@ -181,7 +183,10 @@ def _check_dependencies(vms: Sequence[VmView]) -> None:
             if needed == vm.name:
                 raise ValueError(f"{place}: {vm.name!r} depends on itself")
             if needed not in names:
-                raise ValueError(f"{place}: {vm.name!r} depends on unknown VM {needed!r}")
+                raise ValueError(
+                    f"{place}: {vm.name!r} depends on unknown VM {needed!r}. "
+                    f"Known names: {sorted(names)}"
+                )
             if needed in list(vm.depends_on)[:index]:
                 raise ValueError(f"{place}: {vm.name!r} lists a duplicate dependency, {needed!r}")
     waiting = {vm.name: list(vm.depends_on) for vm in vms}

@@ -120,6 +120,10 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     all_vm_ids: tuple[int, ...]
     instance: ProxmoxInstanceConfig | None
     pool_id: str
+    # what code for that plugin logs and traces with
+    logger = logger
+    TRACE_NAME = "proxmox_sandbox_environment"
+
     start_directory = "/"  # that plugin's commands started where the agent was
 
     @classmethod

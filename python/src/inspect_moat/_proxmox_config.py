@@ -64,6 +64,10 @@ class DhcpRange(_ProxmoxModel):
     start: IPvAnyAddress
     end: IPvAnyAddress
 
+    def _to_proxmox_format(self) -> str:
+        """As the API takes it: for test suites, the daemon writes its own."""
+        return f"start-address={self.start},end-address={self.end}"
+
 
 class SubnetConfig(_ProxmoxModel):
     """An IP network; `snat` decides whether its VMs may talk to the world outside."""
@@ -244,8 +248,9 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
 def load_instances() -> tuple[ProxmoxInstanceConfig, ...]:
     """The servers that PROXMOX_CONFIG_FILE, or else PROXMOX_HOST and its companions, name."""
     pool = _instances_of_file()
-    host = os.environ.get("PROXMOX_HOST")
-    return pool if pool is not None else (_instance_of_environment(host),) if host else ()
+    if pool is not None:
+        return pool
+    return (instance_of_environment(),) if os.environ.get("PROXMOX_HOST") else ()
 
 
 def _instances_of_file() -> tuple[ProxmoxInstanceConfig, ...] | None:
@@ -313,13 +318,14 @@ def access_to(instances: tuple[ProxmoxInstanceConfig, ...]) -> dict[str, Any]:
     return {"instances": [_instance_to_json(instance) for instance in instances]}
 
 
-def _instance_of_environment(host: str) -> ProxmoxInstanceConfig:
+def instance_of_environment(host: str | None = None) -> ProxmoxInstanceConfig:
+    """The server of PROXMOX_HOST and its companions, or another host with the same settings."""
     token = os.environ.get("PROXMOX_TOKEN")
     places = os.environ.get("PROXMOX_MAX_SANDBOXES")
     return ProxmoxInstanceConfig(
         instance_id="default",
         pool_id="default",
-        host=host,
+        host=host or os.environ.get("PROXMOX_HOST", "localhost"),
         port=int(os.environ.get("PROXMOX_PORT", DEFAULT_PORT)),
         user=os.environ.get("PROXMOX_USER", "root"),
         user_realm=os.environ.get("PROXMOX_REALM", "pam"),
@@ -354,7 +360,7 @@ def _instance_of_config(config: ProxmoxSandboxEnvironmentConfig) -> ProxmoxInsta
         if (value := getattr(config, name)) is not None
     }
     own = {"pool_id": config.instance_pool_id, "password": config.password, "token": None}
-    return _instance_of_environment(config.host).model_copy(update={**own, **given})
+    return instance_of_environment(config.host).model_copy(update={**own, **given})
 
 
 def _instance_to_json(instance: ProxmoxInstanceConfig) -> dict[str, Any]:

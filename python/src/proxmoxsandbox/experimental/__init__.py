@@ -1,0 +1,1 @@
+"""What evals for the Proxmox plugin import from its experimental part."""
