@@ -10,6 +10,7 @@ import pytest
 from lives import TAG, a_server, fill, named
 from server import PveServer
 
+from inspect_moat import restore_snapshot, save_snapshot
 from proxmoxsandbox._proxmox_sandbox_environment import (
     ProxmoxSandboxEnvironment,
     ProxmoxSandboxEnvironmentConfig,
@@ -105,6 +106,21 @@ async def test_a_snapshot_is_of_one_vm(shop: PveServer, sample: Sample) -> None:
     assert [await sample[name].read_file("/root/state") for name in names] == ["before", "after"]
     with pytest.raises(LookupError, match="VM victim has no snapshot clean"):
         await sample["victim"].restore_snapshot("clean")
+
+
+async def test_a_model_saves_all_vms(
+    shop: PveServer, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's snapshots are not listed; what the tools tell the model is true all the same."""
+    monkeypatch.setattr("inspect_moat._tools.sandbox", lambda: sample["default"])
+    names = ("attacker", "victim")
+    for name in names:
+        await sample[name].write_file("/root/state", "before")
+    await save_snapshot()(name="v1.0")
+    for name in names:
+        await sample[name].write_file("/root/state", "after")
+    await restore_snapshot()(name="v1.0")
+    assert [await sample[name].read_file("/root/state") for name in names] == ["before"] * 2
 
 
 async def test_a_command_without_a_timeout_has_that_of_the_environment(
