@@ -29,6 +29,7 @@ from ._result import (
     to_exec_result,
     user_unsupported,
 )
+from ._text import is_valid_text, valid_text
 from ._upkeep import QUERY_TIMEOUT
 from ._wire import FrameTooLargeError
 
@@ -96,23 +97,23 @@ class VmGuest(SandboxEnvironment):
             timeout, timeout_retry = self.untimed_limit(), False
         elif timeout <= 0:  # of no time at all, such as the rest of a limit, there is none left
             raise timeout_error(timeout, "")
-        cwd = os.path.join(self.start_directory, _valid_text(cwd or ""))
+        cwd = os.path.join(self.start_directory, valid_text(cwd or ""))
         if cmd and not cmd[0]:
             return refused(f"'': {os.strerror(errno.ENOENT)}", NOT_FOUND)
         # read at each call: Inspect changes it for the duration of a call
         output_max = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
-        cmd = [_valid_text(argument) for argument in cmd]
+        cmd = [valid_text(argument) for argument in cmd]
         args = self._args(argv=cmd, capture=True)
         args["output_max"] = output_max
         if cwd:
             args["cwd"] = cwd
         if env:
-            args["env"] = {_valid_text(key): _valid_text(value) for key, value in env.items()}
-        data = _valid_text(input).encode("utf-8") if isinstance(input, str) else input
+            args["env"] = {valid_text(key): valid_text(value) for key, value in env.items()}
+        data = valid_text(input).encode("utf-8") if isinstance(input, str) else input
         command = cmd[0] if cmd else ""
         try:
             if user:
-                args["user"] = _valid_text(user)
+                args["user"] = valid_text(user)
                 if not os.path.isabs(cwd):
                     directory = await self._working_directory(timeout, timeout_retry)
                     if start := os.path.join(directory, cwd):
@@ -181,7 +182,7 @@ class VmGuest(SandboxEnvironment):
         if "\0" in file:
             raise ValueError(NUL_IN_TEXT)
         _check_names_a_file(file)
-        if not _is_valid_text(file):
+        if not is_valid_text(file):
             raise _no_such_file(file)
         try:
             await self._connection.request(
@@ -198,7 +199,7 @@ class VmGuest(SandboxEnvironment):
 
     @override
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        if "\0" in file or not _is_valid_text(file):
+        if "\0" in file or not is_valid_text(file):
             raise _no_such_file(file)
         _check_names_a_file(file)
         size_max = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
@@ -288,21 +289,4 @@ def _is_of_inspect(path: str) -> bool:
 
 def _no_such_file(path: str) -> FileNotFoundError:
     """For a path that no file can have. What is said of it can be written into a log."""
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _valid_text(path))
-
-
-def _valid_text(text: str) -> str:
-    """Text with half characters replaced (models do produce them); there is no UTF-8 for those."""
-    return (
-        text
-        if _is_valid_text(text)
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
-
-
-def _is_valid_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), valid_text(path))

@@ -27,6 +27,7 @@ from ._proxmox_config import (
     untimed_wait,
 )
 from ._sandbox import VmSandboxEnvironment
+from ._text import is_valid_text
 from ._upkeep import progress_text
 from ._vagrant_command import (
     SandboxDirectory,
@@ -280,9 +281,7 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
     @override
     def access(cls, config: BaseModel) -> dict[str, Any] | None:
         """Vagrant, and the Vagrantfile, see the environment of the eval."""
-        env = {
-            name: value for name, value in os.environ.items() if _is_utf8(name) and _is_utf8(value)
-        }
+        env = {name: value for name, value in os.environ.items() if is_valid_text(name + value)}
         if env.get(CACHE_DIR):
             env[CACHE_DIR] = os.path.abspath(env[CACHE_DIR])  # the daemon is elsewhere
         return {"env": env}
@@ -422,11 +421,3 @@ async def _ensure_image(connection: Connection, image: str) -> None:
             print(f"moat: {image}: {progress_text(message)}", flush=True)
 
     await connection.request("image.build", {"image": image}, progress=show)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
