@@ -404,16 +404,12 @@ static int settle(struct build *u, const struct op *op, struct err *e)
 
 static int first_boot(struct build *u, const struct op *op, struct err *e)
 {
-	const char *node = u->b->inst->node;
-
 	op_progress(op, 0, 0, "setting up %s, once", u->im->name);
-	if (pve_run(u->b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/status/start", node,
-		    u->vmid) < 0 ||
-		wait_agent(u, op, e) < 0 || settle(u, op, e) < 0)
+	if (pve_start(u->b, op, u->vmid, e) < 0 || wait_agent(u, op, e) < 0 || settle(u, op, e) < 0)
 		return -1;
 	return pve_run(u->b->api, op, "POST",
 		json_pack("{s:i, s:b}", "timeout", SHUTDOWN_SECONDS, "forceStop", 1), PVE_TWICE, e,
-		"/nodes/%s/qemu/%u/status/shutdown", node, u->vmid);
+		"/nodes/%s/qemu/%u/status/shutdown", u->b->inst->node, u->vmid);
 }
 
 /* ---- the template ---- */

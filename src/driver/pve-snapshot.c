@@ -105,8 +105,7 @@ static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
 	if (vm->guest)
 		pve_guest_forget(vm->guest);
 	snprintf(path, sizeof(path), "snapshot/%s/rollback", j->name);
-	if (pve_run_in_turn(j->b, op, vm->vmid, TURN_SECONDS, "POST", NULL, PVE_TWICE, path, e) <
-			0 ||
+	if (pve_switch_on(j->b, op, vm->vmid, path, PVE_TWICE, e) < 0 ||
 		wait_unlocked(vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	if (vm->guest)

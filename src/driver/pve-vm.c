@@ -17,7 +17,6 @@
 #include "util/str.h"
 
 #define CLONE_TURN_SECONDS 20.0
-enum { START_TRIES = 4 };
 
 /* ---- cloning ---- */
 
@@ -179,21 +178,9 @@ int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e)
 
 int pve_vm_start(struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	struct pve_box *b = vm->box;
-
 	op_progress(op, 0, 0, "starting %s", vm->spec->name);
-	for (int i = 0;; i++) {
-		if (pve_run(b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/status/start",
-			    b->inst->node, vm->vmid) == 0)
-			break;
-		/* An answer that was lost: it runs already, or it can be told once more. */
-		if (strstr(e->msg, "already running"))
-			break;
-		if (e->kind != ERR_UNAVAILABLE || i + 1 == START_TRIES)
-			return err_wrap(e, "VM %s", vm->spec->name);
-		if (op_pause(op, 0.2 * (1 << i), e) < 0)
-			return -1;
-	}
+	if (pve_start(vm->box, op, vm->vmid, e) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
 	return 0;
 }
 

@@ -255,6 +255,13 @@ bool pve_was_locked(const struct err *e, unsigned vmid);
 int pve_run_in_turn(struct pve_box *b, const struct op *op, unsigned vmid, double seconds,
 	const char *method, json_t *params, unsigned flags, const char *path, struct err *e);
 
+/* pve-start.c */
+/* Starts a VM; fine if it runs. */
+int pve_start(struct pve_box *b, const struct op *op, unsigned vmid, struct err *e);
+/* The same for any path of a VM's that ends in its start. */
+int pve_switch_on(struct pve_box *b, const struct op *op, unsigned vmid, const char *path,
+	unsigned flags, struct err *e);
+
 /* pve-things.c: the journal's rows, and how what they name is removed */
 int pve_thing_intent(
 	struct pve_box *b, const char *kind, const char *name, int64_t *ret_row, struct err *e);

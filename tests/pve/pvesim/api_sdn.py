@@ -155,16 +155,26 @@ async def apply(call: Call) -> Any:
     if sdn.token and call.get("release-lock", True):
         sdn.token = ""
 
+    sdn.commit()
+    sdn.reloading += 1
+
     async def work(task: Task) -> None:
+        try:
+            await reload(task)
+        finally:
+            sdn.reloading -= 1
+
+    async def reload(task: Task) -> None:
+        await task.spend()
         task.say("Reloading the network on all nodes")
-        for name in sdn.apply():
+        for name in sdn.reload():
             # The genuine server only warns here, and the task ends well all the same.
             task.say(
                 f"reloading network on node '{name}' failed: command 'ifreload -a' "
                 "failed: exit code 1"
             )
 
-    return call.task("reloadnetworkall", "", work)
+    return call.task("reloadnetworkall", "", work, early=True)
 
 
 @route("POST /cluster/sdn/lock", "/sdn", "SDN.Allocate")

@@ -479,6 +479,8 @@ async def rollback(call: Call) -> Any:
         try:
             await task.spend()
             vm.config = copy.deepcopy(entry["config"])
+            if entry["vmstate"]:
+                await start_again(call, vm, task)
             await call.app.machines.rollback(vm, name, entry)
         finally:
             vm.lock = ""
@@ -490,6 +492,15 @@ async def rollback(call: Call) -> Any:
             vm.busy_until = time.monotonic() + call.app.rollback_hold * call.app.scale
 
     return call.task("qmrollback", vm.vmid, work, early=True)
+
+
+async def start_again(call: Call, vm: Vm, task: Task) -> None:
+    """A VM that is taken back with its memory is one that starts: it may be stopped after this."""
+    try:
+        call.app.machines.connect(vm, task)
+    except Exception:
+        await call.app.machines.stop(vm)
+        raise
 
 
 @route("DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}", "/vms/{vmid}", "VM.Snapshot")

@@ -303,8 +303,10 @@ class Control:
                         "dhcp-range": ranges,
                     }
                 )
-            sdn.apply()
+            sdn.commit()
+            sdn.reload()
             for address, mac in addresses.items():
                 sdn.add_address(name, address, mac)
-        sdn.apply()
+        sdn.commit()
+        sdn.reload()
         sdn.applies = 0

@@ -43,13 +43,7 @@ class Machines:
 
     async def start(self, vm: Vm, task: Task) -> None:
         Configurer(self.app, vm, "root@pam").apply_pending()
-        for key, parts in vm.nets().items():
-            bridge = parts.get("bridge", "")
-            if bridge and not self.app.sdn.bridge_exists(vm.node, bridge):
-                raise TaskFailed(f"bridge '{bridge}' does not exist")
-            if bridge:
-                self.app.sdn.start_card(vm, bridge, next(iter(parts.values())))
-            task.say(f"{key} is on {bridge}")
+        self.connect(vm, task)
         for parts in vm.drives().values():
             volid = parts.get("file", "")
             if ":" in volid and self.app.state.volume(vm.node, volid) is None:
@@ -63,6 +57,15 @@ class Machines:
         vm.machine = await self.launch(vm)
         vm.machine.agent_from = time.monotonic() + self.boot_seconds * self.app.scale
         vm.running, vm.paused, vm.started = True, False, time.time()
+
+    def connect(self, vm: Vm, task: Task) -> None:
+        for key, parts in vm.nets().items():
+            bridge = parts.get("bridge", "")
+            if bridge and not self.app.sdn.bridge_exists(vm.node, bridge):
+                raise TaskFailed(f"bridge '{bridge}' does not exist")
+            if bridge:
+                self.app.sdn.start_card(vm, bridge, next(iter(parts.values())))
+            task.say(f"{key} is on {bridge}")
 
     async def launch(self, vm: Vm) -> Any:
         return Machine(vm)

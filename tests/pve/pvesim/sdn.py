@@ -7,7 +7,7 @@ import hashlib
 import ipaddress
 from typing import Any
 
-from .errors import bad_parameters, fail
+from .errors import TaskFailed, bad_parameters, fail
 from .state import State, Vm
 
 Config = dict[str, dict[str, Any]]
@@ -29,6 +29,8 @@ class Sdn:
         self.failed: dict[str, set[str]] = {name: set() for name in state.nodes}
         self.token = ""
         self.applies = 0
+        # Applies that still run: meanwhile nobody hands out addresses.
+        self.reloading = 0
 
     def check_lock(self, token: str | None) -> None:
         if self.token and token != self.token:
@@ -189,10 +191,13 @@ class Sdn:
                 del self.ipam[entry["zone"]]
         del self.config["subnets"][name]
 
-    def apply(self) -> list[str]:
-        """Makes the configuration run; the nodes whose reload failed."""
+    def commit(self) -> None:
+        """The configuration is the one that is to run, from now on."""
         self.running = copy.deepcopy(self.config)
         self.applies += 1
+
+    def reload(self) -> list[str]:
+        """The nodes take over what is to run; those that could not."""
         failed = []
         for name, node in self.state.nodes.items():
             if node.reload_fails > 0:
@@ -322,7 +327,13 @@ class Sdn:
             raise fail(f"can't find any free ip in zone {zone} for IPv4 at Vnets.pm line 141.")
 
     def start_card(self, vm: Vm, vnet: str, mac: str) -> None:
-        """The VM starts: its card must have an address now, which DHCP hands out."""
+        """The VM starts: its card must have an address now, which DHCP hands out.
+
+        An apply ends the DHCP servers of all zones and starts them one by one; a card that cannot
+        tell its zone's about itself meanwhile keeps QEMU from starting.
+        """
+        if self.reloading and self.with_dhcp(vnet):
+            raise TaskFailed("start failed: QEMU exited with code 1")
         if not self.address_of_card(vnet, mac):
             self.connect_card(vm, vnet, mac)
 

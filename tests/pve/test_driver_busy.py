@@ -1,0 +1,84 @@
+"""What the genuine server cannot do just now, because others use it too: that passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from client import Client
+from server import PveServer
+
+from driver import SPEC, PveHome, add_template
+
+SCALE = 0.1
+WAIT_SECONDS = 120
+# With a card in a network of the sandbox's own, which has DHCP.
+BOX: dict[str, Any] = {**SPEC, "vms": [{**SPEC["vms"][0], "nics": [{"vnet": "default"}]}]}
+NO_BRIDGE = "start failed: QEMU exited with code 1"
+
+
+@pytest.fixture(scope="module")
+def pve() -> Iterator[PveServer]:
+    with PveServer(time_scale=SCALE, task_time=0.05, rollback_hold=0) as server:
+        add_template(server)
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def quick(clean: PveServer) -> Iterator[None]:
+    """What a test has made slow does not keep anybody waiting after it."""
+    yield
+    for kind in ("reloadnetworkall", "qmstart", "qmrollback"):
+        clean.control("task_seconds", kind=kind, seconds=0.05)
+
+
+def ended(server: PveServer, kind: str) -> list[str]:
+    return [t.get("status", "") for t in server.control("tasks") if t["type"] == kind]
+
+
+def wait_for_call(server: PveServer, ending: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not any(e["path"].endswith(ending) for e in server.log()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def meanwhile(server: PveServer, home: PveHome, call: str, *words: str) -> None:
+    """Somebody else's networks are applied while the server is busy with this call of ours."""
+    server.control("clear_log")
+    process = home.start(*words)
+    wait_for_call(server, call)
+    assert Client(server).call("PUT", "/cluster/sdn").status == 200
+    assert process.wait(WAIT_SECONDS) == 0
+
+
+# --- networks that are being applied ---
+
+
+def test_a_vm_starts_once_networks_have_been_applied(home: PveHome, clean: PveServer) -> None:
+    clean.control("task_seconds", kind="qmstart", seconds=0.8)
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=2.0)
+    meanwhile(clean, home, "/status/start", "up", home.spec(BOX))
+    assert NO_BRIDGE in ended(clean, "qmstart"), "that is what was overcome"
+    home.ok("rm", "--all")
+
+
+def test_a_vm_is_taken_back_once_networks_have_been_applied(
+    home: PveHome, clean: PveServer
+) -> None:
+    box = home.up(BOX)
+    home.ok("snapshot", box, "here")
+    clean.control("task_seconds", kind="qmrollback", seconds=0.8)
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=2.0)
+    meanwhile(clean, home, "/rollback", "restore", box, "here")
+    assert NO_BRIDGE in ended(clean, "qmrollback"), "that is what was overcome"
+    assert [vm for vm in clean.state()["vms"].values() if vm["running"]]
+    home.ok("rm", box)
+
+
+def test_a_vm_that_cannot_start_is_given_up(home: PveHome, clean: PveServer) -> None:
+    clean.control("fail_task", kind="qmstart", status=NO_BRIDGE, times=100)
+    assert NO_BRIDGE in home.fails("up", home.spec(BOX), timeout=WAIT_SECONDS)
+    home.assert_nothing_left()
