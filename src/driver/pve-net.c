@@ -14,45 +14,7 @@
 #include "util/lock.h"
 #include "util/str.h"
 
-enum { NAME_TRIES = 5, RANGE_TRIES = 400, APPLY_TRIES = 3, POST_TRIES = 4 };
-
-/* The task says OK even if the node did not take the zone over. */
-static int check_zone(struct pve_box *b, const struct op *op, struct err *e)
-{
-	auto_json json_t *zones = NULL;
-	const char *status = "missing";
-	const json_t *z;
-	size_t i;
-
-	if (pve_do(b->api, op, "GET", NULL, 0, &zones, e, "/nodes/%s/sdn/zones", b->inst->node) < 0)
-		return -1;
-	json_array_foreach(zones, i, z)
-	{
-		const char *name = json_string_value(json_object_get(z, "zone"));
-		const char *text = json_string_value(json_object_get(z, "status"));
-
-		if (name && text && strcmp(name, b->zone) == 0)
-			status = text;
-	}
-	if (strcmp(status, "available") == 0)
-		return 0;
-	return err_set(e, ERR_BACKEND,
-		"node %s did not take over the network zone %s: it is \"%.32s\" there (see "
-		"`journalctl -u pvedaemon` and `ifreload -a` on the node)",
-		b->inst->node, b->zone, status);
-}
-
-static int apply_and_check(struct pve_box *b, const struct op *op, struct err *e)
-{
-	for (int i = 0;; i++) {
-		if (pve_sdn_apply(b->site, op, e) < 0)
-			return -1;
-		if (check_zone(b, op, e) == 0)
-			return 0;
-		if (e->kind != ERR_BACKEND || i + 1 == APPLY_TRIES)
-			return -1;
-	}
-}
+enum { NAME_TRIES = 5, RANGE_TRIES = 400, POST_TRIES = 4 };
 
 /* ---- ranges ---- */
 
@@ -420,7 +382,7 @@ int pve_net_make(struct pve_box *b, const struct op *op, struct err *e)
 	for (size_t i = 0; i < b->n_vnets; i++)
 		if (make_vnet(b, op, &b->vnets[i], e) < 0)
 			return err_wrap(e, "network %s", b->vnets[i].spec->alias);
-	return apply_and_check(b, op, e);
+	return pve_sdn_make(b, op, e);
 }
 
 /* ---- using ---- */

@@ -1,9 +1,14 @@
 /* Applying changes of the SDN, and removing what a sandbox had in it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "driver/pve.h"
 #include "util/json.h"
 #include "util/lock.h"
+
+#define PENDING_SECONDS 60.0
+#define PENDING_LOOK    0.5
+enum { APPLY_TRIES = 3, STATUS_MAX = 33 };
 
 /* ---- applying ---- */
 
@@ -22,15 +27,11 @@ static bool is_applied(struct pve_site *s, uint64_t mine, uint64_t *ret_all)
 	return s->sdn_applied >= mine;
 }
 
-int pve_sdn_apply(struct pve_site *s, const struct op *op, struct err *e)
+/* The caller has the turn. Whoever had it before may have begun after our last change. */
+static int apply_in_turn(struct pve_site *s, const struct op *op, uint64_t mine, struct err *e)
 {
-	uint64_t mine = want_apply(s), all;
-	auto_turn struct turn *held = NULL;
+	uint64_t all;
 
-	if (turn_take(&s->applying, op, e) < 0)
-		return -1;
-	held = &s->applying;
-	/* Whoever had the turn before us may have begun after our last change. */
 	if (is_applied(s, mine, &all))
 		return 0;
 	if (pve_run(pve_site_api(s), op, "PUT", NULL, PVE_STUBBORN, e, "/cluster/sdn") < 0)
@@ -40,6 +41,90 @@ int pve_sdn_apply(struct pve_site *s, const struct op *op, struct err *e)
 		s->sdn_applied = all;
 	return 0;
 }
+
+int pve_sdn_apply(struct pve_site *s, const struct op *op, struct err *e)
+{
+	uint64_t mine = want_apply(s);
+	auto_turn struct turn *held = NULL;
+
+	if (turn_take(&s->applying, op, e) < 0)
+		return -1;
+	held = &s->applying;
+	return apply_in_turn(s, op, mine, e);
+}
+
+/* ---- looking whether it came of it ---- */
+
+/* How the node finds the box's zone: "available", "pending", "error"; "missing" if it does not. */
+static int zone_status(struct pve_box *b, const struct op *op, char ret[STATUS_MAX], struct err *e)
+{
+	auto_json json_t *zones = NULL;
+	const json_t *z;
+	size_t i;
+
+	if (pve_do(b->api, op, "GET", NULL, 0, &zones, e, "/nodes/%s/sdn/zones", b->inst->node) < 0)
+		return -1;
+	snprintf(ret, STATUS_MAX, "missing");
+	json_array_foreach(zones, i, z)
+	{
+		const char *name = json_string_value(json_object_get(z, "zone"));
+		const char *text = json_string_value(json_object_get(z, "status"));
+
+		if (name && text && strcmp(name, b->zone) == 0)
+			snprintf(ret, STATUS_MAX, "%s", text);
+	}
+	return 0;
+}
+
+/* Applies, unless mine is 0 or has been applied, and looks while no other sandbox of ours can begin
+ * to apply: whoever does so makes all zones "pending" until the node has caught up. */
+static int apply_and_look(
+	struct pve_box *b, const struct op *op, uint64_t mine, char ret[STATUS_MAX], struct err *e)
+{
+	auto_turn struct turn *held = NULL;
+
+	if (turn_take(&b->site->applying, op, e) < 0)
+		return -1;
+	held = &b->site->applying;
+	if (mine && apply_in_turn(b->site, op, mine, e) < 0)
+		return -1;
+	return zone_status(b, op, ret, e);
+}
+
+/* Somebody else's apply is waited for: one more would only make it longer. */
+static int wait_for_node(
+	struct pve_box *b, const struct op *op, char status[STATUS_MAX], struct err *e)
+{
+	struct op part = op_within(op, PENDING_SECONDS);
+
+	while (strcmp(status, "pending") == 0) {
+		if (op_pause(&part, PENDING_LOOK, e) < 0)
+			return op_check(op, e);
+		if (apply_and_look(b, op, 0, status, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int pve_sdn_make(struct pve_box *b, const struct op *op, struct err *e)
+{
+	char status[STATUS_MAX];
+
+	/* The task says OK even if the node did not take the zone over. */
+	for (int i = 0; i < APPLY_TRIES; i++) {
+		if (apply_and_look(b, op, want_apply(b->site), status, e) < 0 ||
+			wait_for_node(b, op, status, e) < 0)
+			return -1;
+		if (strcmp(status, "available") == 0)
+			return 0;
+	}
+	return err_set(e, ERR_BACKEND,
+		"node %s did not take over the network zone %s: it is \"%s\" there (see "
+		"`journalctl -u pvedaemon` and `ifreload -a` on the node)",
+		b->inst->node, b->zone, status);
+}
+
+/* ---- removing ---- */
 
 static bool gone(const struct err *e)
 {

@@ -203,8 +203,11 @@ int pve_net_reserve(struct pve_box *b, const struct op *op, const struct pve_vm 
 int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone, const char *stamp,
 	struct err *e);
 void pve_net_forget(struct pve_box *b);
+/* pve-sdn.c */
 /* Applies what is pending, once for all who ask at the same time. */
 int pve_sdn_apply(struct pve_site *site, const struct op *op, struct err *e);
+/* The same, until the node has the box's zone. */
+int pve_sdn_make(struct pve_box *b, const struct op *op, struct err *e);
 
 /* pve-wall.c */
 /* Whether the server has a firewall that is on. */

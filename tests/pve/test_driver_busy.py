@@ -78,6 +78,25 @@ def test_a_vm_is_taken_back_once_networks_have_been_applied(
     home.ok("rm", box)
 
 
+def test_networks_of_others_that_are_being_applied_are_waited_for(
+    home: PveHome, clean: PveServer
+) -> None:
+    """Every zone is pending while anybody's apply runs: ours is fine all the same."""
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=1.0)
+    client = Client(clean)
+    process = home.start("up", home.spec(BOX))
+    wait_for_call(clean, "/cluster/sdn")
+    ours = len([e for e in clean.log() if e["path"] == "/cluster/sdn"])
+    theirs = 12
+    for _ in range(theirs):
+        assert client.call("PUT", "/cluster/sdn").status == 200
+        time.sleep(0.5)
+    assert process.wait(WAIT_SECONDS) == 0
+    assert len([e for e in clean.log() if e["path"] == "/cluster/sdn"]) == ours + theirs
+    clean.control("task_seconds", kind="reloadnetworkall", seconds=0.05)
+    home.ok("rm", "--all")
+
+
 def test_a_vm_that_cannot_start_is_given_up(home: PveHome, clean: PveServer) -> None:
     clean.control("fail_task", kind="qmstart", status=NO_BRIDGE, times=100)
     assert NO_BRIDGE in home.fails("up", home.spec(BOX), timeout=WAIT_SECONDS)

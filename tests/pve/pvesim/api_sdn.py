@@ -165,9 +165,10 @@ async def apply(call: Call) -> Any:
             sdn.reloading -= 1
 
     async def reload(task: Task) -> None:
+        version = sdn.version
         await task.spend()
         task.say("Reloading the network on all nodes")
-        for name in sdn.reload():
+        for name in sdn.reload(version):
             # The genuine server only warns here, and the task ends well all the same.
             task.say(
                 f"reloading network on node '{name}' failed: command 'ifreload -a' "

@@ -304,9 +304,9 @@ class Control:
                     }
                 )
             sdn.commit()
-            sdn.reload()
+            sdn.reload(sdn.version)
             for address, mac in addresses.items():
                 sdn.add_address(name, address, mac)
         sdn.commit()
-        sdn.reload()
+        sdn.reload(sdn.version)
         sdn.applies = 0

@@ -31,6 +31,9 @@ class Sdn:
         self.applies = 0
         # Applies that still run: meanwhile nobody hands out addresses.
         self.reloading = 0
+        # Each commit has a number; a node that has taken over another one is pending.
+        self.version = 0
+        self.version_of = dict.fromkeys(state.nodes, 0)
 
     def check_lock(self, token: str | None) -> None:
         if self.token and token != self.token:
@@ -195,10 +198,12 @@ class Sdn:
         """The configuration is the one that is to run, from now on."""
         self.running = copy.deepcopy(self.config)
         self.applies += 1
+        self.version += 1
 
-    def reload(self) -> list[str]:
-        """The nodes take over what is to run; those that could not."""
+    def reload(self, version: int) -> list[str]:
+        """The nodes take over what is to run, as of a commit; those that could not."""
         failed = []
+        self.version_of = dict.fromkeys(self.state.nodes, version)
         for name, node in self.state.nodes.items():
             if node.reload_fails > 0:
                 node.reload_fails -= 1
@@ -210,10 +215,12 @@ class Sdn:
         return failed
 
     def status(self, node: str) -> list[dict[str, Any]]:
+        """A node that is behind says so of every zone."""
+        behind = self.version_of[node] != self.version
         rows = []
         for zone in sorted(self.running["zones"]):
-            good = zone in self.loaded[node]
-            rows.append({"zone": zone, "status": "available" if good else "error"})
+            good = "available" if zone in self.loaded[node] else "error"
+            rows.append({"zone": zone, "status": "pending" if behind else good})
         for zone in sorted(set(self.config["zones"]) - set(self.running["zones"])):
             rows.append({"zone": zone, "status": "pending"})
         return rows
