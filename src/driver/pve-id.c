@@ -23,21 +23,33 @@ static bool is_reserved_locked(const struct pve_site *s, unsigned id)
 }
 
 /* False: all slots are in use at the moment. */
+static bool enter_locked(struct pve_site *s, unsigned id)
+{
+	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
+		if (!s->ids[i]) {
+			s->ids[i] = id;
+			return true;
+		}
+	return false;
+}
+
 static bool reserve(struct pve_site *s, unsigned *id)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
 
 	while (is_reserved_locked(s, *id))
 		++*id;
-	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
-		if (!s->ids[i]) {
-			s->ids[i] = *id;
-			return true;
-		}
-	return false;
+	return enter_locked(s, *id);
 }
 
-static void release(struct pve_site *s, unsigned id)
+bool pve_id_keep(struct pve_site *s, unsigned id)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+
+	return !is_reserved_locked(s, id) && enter_locked(s, id);
+}
+
+void pve_id_release(struct pve_site *s, unsigned id)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
 
@@ -132,11 +144,11 @@ int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 			return -1;
 		snprintf(name, sizeof(name), "%u", id);
 		if (pve_thing_intent(b, kind, name, &row, e) < 0) {
-			release(b->site, id);
+			pve_id_release(b->site, id);
 			return -1;
 		}
 		rc = make(arg, id, op, e);
-		release(b->site, id);
+		pve_id_release(b->site, id);
 		if (rc == 0) {
 			*ret_vmid = id;
 			*ret_row = row;

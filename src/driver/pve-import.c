@@ -277,7 +277,8 @@ static int create_with_id(void *arg, unsigned vmid, const struct op *op, struct 
 		json_object_set_new(params, "ide2", json_string(text));
 		json_object_set_new(params, "agent", json_string("enabled=1"));
 	}
-	return pve_run(u->b->api, op, "POST", params, 0, e, "/nodes/%s/qemu", u->b->inst->node);
+	return pve_run(
+		u->b->api, op, "POST", params, PVE_PATIENT, e, "/nodes/%s/qemu", u->b->inst->node);
 }
 
 /* ---- the first boot of a cloud image ---- */

@@ -258,7 +258,7 @@ static int post_named(
 	auto_json __attribute__((unused)) json_t *used = params;
 
 	for (int i = 0;; i++) {
-		if (pve_call(b->api, op, "POST", path, params, 0, NULL, e) == 0)
+		if (pve_call(b->api, op, "POST", path, params, PVE_PATIENT, NULL, e) == 0)
 			return 0;
 		if (i > 0 && strstr(e->msg, "already"))
 			return 0;
@@ -447,7 +447,7 @@ int pve_net_reserve(struct pve_box *b, const struct op *op, const struct pve_vm 
 	 * for the one that is wanted. A card that has none cannot exchange it. */
 	if (has_ranges(vnet)) {
 		json_object_set_new(params, "vmid", json_integer(vm->vmid));
-		rc = pve_do(b->api, op, "PUT", params, PVE_TWICE, NULL, e,
+		rc = pve_do(b->api, op, "PUT", params, PVE_TWICE | PVE_PATIENT, NULL, e,
 			"/cluster/sdn/vnets/%s/ips", vnet->id);
 	} else {
 		char path[64];

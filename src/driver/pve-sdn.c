@@ -34,7 +34,8 @@ static int apply_in_turn(struct pve_site *s, const struct op *op, uint64_t mine,
 
 	if (is_applied(s, mine, &all))
 		return 0;
-	if (pve_run(pve_site_api(s), op, "PUT", NULL, PVE_STUBBORN, e, "/cluster/sdn") < 0)
+	if (pve_run(pve_site_api(s), op, "PUT", NULL, PVE_STUBBORN | PVE_PATIENT, e,
+		    "/cluster/sdn") < 0)
 		return err_wrap(e, "applying the network changes");
 	auto_unlock pthread_mutex_t *mu = lock_take(&s->mu);
 	if (s->sdn_applied < all)

@@ -23,7 +23,7 @@ static int take_new(struct job *j, struct pve_vm *vm, const struct op *op, struc
 	return pve_run_in_turn(j->b, op, vm->vmid, TURN_SECONDS, "POST",
 		json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1, "description",
 			j->text),
-		0, "snapshot", e);
+		PVE_PATIENT, "snapshot", e);
 }
 
 static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)

@@ -130,9 +130,12 @@ static int look_at(struct pve_api *api, const struct op *op, const struct pve_do
 	return 0;
 }
 
+/* *left: disks may still be there. */
 static int stop_and_delete(struct pve_api *api, const struct op *op, const struct pve_doomed *vm,
-	bool is_protected, struct err *e)
+	bool is_protected, bool *left, struct err *e)
 {
+	auto_json json_t *upid = NULL;
+
 	/* A clone has that of its template until it is configured. */
 	if (is_protected &&
 		pve_do(api, op, "PUT", json_pack("{s:i}", "protection", 0), PVE_STUBBORN, NULL, e,
@@ -141,9 +144,78 @@ static int stop_and_delete(struct pve_api *api, const struct op *op, const struc
 	if (pve_run(api, op, "POST", NULL, PVE_STUBBORN, e, "/nodes/%s/qemu/%u/status/stop",
 		    vm->node, vm->vmid) < 0)
 		return -1;
-	return pve_run(api, op, "DELETE",
-		json_pack("{s:i, s:i}", "purge", 1, "destroy-unreferenced-disks", 1), PVE_STUBBORN,
-		e, "/nodes/%s/qemu/%u", vm->node, vm->vmid);
+	if (pve_do(api, op, "DELETE",
+		    json_pack("{s:i, s:i}", "purge", 1, "destroy-unreferenced-disks", 1),
+		    PVE_STUBBORN, &upid, e, "/nodes/%s/qemu/%u", vm->node, vm->vmid) < 0)
+		return -1;
+	return pve_task_wait(api, op, upid, left, e);
+}
+
+/* Somebody else may have taken the number at once, and then the disks are theirs. */
+static int is_taken(
+	struct pve_api *api, const struct op *op, unsigned vmid, bool *ret, struct err *e)
+{
+	auto_json json_t *vms = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (pve_do(api, op, "GET", json_pack("{s:s}", "type", "vm"), 0, &vms, e,
+		    "/cluster/resources") < 0)
+		return -1;
+	*ret = false;
+	json_array_foreach(vms, i, one)
+	{
+		*ret |= json_integer_value(json_object_get(one, "vmid")) == vmid;
+	}
+	return 0;
+}
+
+static int drop_disks_on(struct pve_api *api, const struct op *op, const struct pve_doomed *vm,
+	const char *storage, struct err *e)
+{
+	auto_json json_t *disks = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (pve_do(api, op, "GET",
+		    json_pack("{s:s, s:i}", "content", "images", "vmid", (int)vm->vmid), 0, &disks,
+		    e, "/nodes/%s/storage/%s/content", vm->node, storage) < 0)
+		return -1;
+	json_array_foreach(disks, i, one)
+	{
+		const char *volid = json_string_value(json_object_get(one, "volid"));
+
+		if (volid && json_integer_value(json_object_get(one, "vmid")) == vm->vmid &&
+			pve_volume_delete(api, op, vm->node, volid, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* The VM is gone, but the server could not remove all its disks and only warned of that. */
+static int drop_disks(
+	struct pve_api *api, const struct op *op, const struct pve_doomed *vm, struct err *e)
+{
+	auto_json json_t *storages = NULL;
+	const json_t *one;
+	bool taken;
+	size_t i;
+
+	if (is_taken(api, op, vm->vmid, &taken, e) < 0)
+		return -1;
+	if (taken)
+		return 0;
+	if (pve_do(api, op, "GET", json_pack("{s:s, s:i}", "content", "images", "enabled", 1), 0,
+		    &storages, e, "/nodes/%s/storage", vm->node) < 0)
+		return -1;
+	json_array_foreach(storages, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "storage"));
+
+		if (name && drop_disks_on(api, op, vm, name, e) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 /* 1: there is nothing to remove (any more); 0: look again; -1 */
@@ -161,12 +233,12 @@ static int nothing_there(struct pve_api *api, const struct op *op, const struct 
 	return op_pause(op, COMING_LOOK, e);
 }
 
-int pve_vm_remove(
-	struct pve_site *site, const struct op *op, const struct pve_doomed *vm, struct err *e)
+static int remove_vm(
+	struct pve_api *api, const struct op *op, const struct pve_doomed *vm, struct err *e)
 {
-	struct pve_api *api = pve_site_api(site);
 	double pause = TRY_AGAIN;
 	unsigned looks = 0;
+	bool left = false;
 	struct err why;
 
 	for (;;) {
@@ -185,9 +257,9 @@ int pve_vm_remove(
 			continue;
 		}
 		if (seen == LOOK_OURS)
-			rc = stop_and_delete(api, op, vm, is_protected, e);
+			rc = stop_and_delete(api, op, vm, is_protected, &left, e);
 		if (seen == LOOK_OURS && rc == 0)
-			return 0;
+			return left ? drop_disks(api, op, vm, e) : 0;
 		/* It is locked by a task that still runs, or the storage is busy: that passes. A
 		 * server that does not answer is another matter. */
 		if (rc < 0 && (e->kind == ERR_UNAVAILABLE || e->kind == ERR_PERMISSION))
@@ -202,6 +274,18 @@ int pve_vm_remove(
 		}
 		pause = pause * 1.5 < TRY_AGAIN_MOST ? pause * 1.5 : TRY_AGAIN_MOST;
 	}
+}
+
+int pve_vm_remove(
+	struct pve_site *site, const struct op *op, const struct pve_doomed *vm, struct err *e)
+{
+	/* Its disks may be there for longer than the VM: the next one of that number has others. */
+	bool kept = pve_id_keep(site, vm->vmid);
+	int rc = remove_vm(pve_site_api(site), op, vm, e);
+
+	if (kept)
+		pve_id_release(site, vm->vmid);
+	return rc;
 }
 
 /* A request that makes it may be on its way still: nobody would find a zone without networks later.

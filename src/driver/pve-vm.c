@@ -42,8 +42,8 @@ static int clone_as(struct pve_vm *vm, unsigned vmid, bool full, const struct op
 		json_object_set_new(params, "storage", json_string(b->inst->image_storage));
 	/* Somebody may be changing the template at the moment: that passes, and nothing was made.
 	 */
-	return pve_run_in_turn(
-		b, op, vm->template_id, CLONE_TURN_SECONDS, "POST", params, 0, "clone", e);
+	return pve_run_in_turn(b, op, vm->template_id, CLONE_TURN_SECONDS, "POST", params,
+		PVE_PATIENT, "clone", e);
 }
 
 static int clone_with_id(void *arg, unsigned vmid, const struct op *op, struct err *e)
@@ -125,7 +125,8 @@ static int grow_disk(struct pve_vm *vm, const struct op *op, struct err *e)
 		return 0;
 	snprintf(size, sizeof(size), "%uG", vm->spec->disk_gb);
 	return pve_run(vm->box->api, op, "PUT", json_pack("{s:s, s:s}", "disk", disk, "size", size),
-		PVE_TWICE, e, "/nodes/%s/qemu/%u/resize", vm->box->inst->node, vm->vmid);
+		PVE_TWICE | PVE_PATIENT, e, "/nodes/%s/qemu/%u/resize", vm->box->inst->node,
+		vm->vmid);
 }
 
 static int put_settings(
@@ -147,8 +148,8 @@ static int put_settings(
 	plan.description = text;
 	if (pve_vm_settings(&plan, &params, e) < 0)
 		return -1;
-	return pve_do(b->api, op, "PUT", params, PVE_TWICE, NULL, e, "/nodes/%s/qemu/%u/config",
-		b->inst->node, vm->vmid);
+	return pve_do(b->api, op, "PUT", params, PVE_TWICE | PVE_PATIENT, NULL, e,
+		"/nodes/%s/qemu/%u/config", b->inst->node, vm->vmid);
 }
 
 int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e)

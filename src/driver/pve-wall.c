@@ -120,7 +120,8 @@ static int send_rule(
 	return pve_do(vm->box->api, op, "POST",
 		json_pack("{s:s, s:s, s:i, s:s*, s:s*, s:s*}", "type", "out", "action", r->action,
 			"enable", 1, "dest", r->dest, "proto", r->proto, "dport", r->port),
-		0, NULL, e, "/nodes/%s/qemu/%u/firewall/rules", vm->box->inst->node, vm->vmid);
+		PVE_PATIENT, NULL, e, "/nodes/%s/qemu/%u/firewall/rules", vm->box->inst->node,
+		vm->vmid);
 }
 
 int pve_wall_make(struct pve_vm *vm, const struct op *op, struct err *e)
@@ -141,8 +142,8 @@ int pve_wall_make(struct pve_vm *vm, const struct op *op, struct err *e)
 	if (pve_do(b->api, op, "PUT",
 		    json_pack("{s:b, s:b, s:s, s:s}", "enable", 1, "dhcp", 1, "policy_in", "ACCEPT",
 			    "policy_out", w.out ? "ACCEPT" : "DROP"),
-		    PVE_TWICE, NULL, e, "/nodes/%s/qemu/%u/firewall/options", b->inst->node,
-		    vm->vmid) < 0)
+		    PVE_TWICE | PVE_PATIENT, NULL, e, "/nodes/%s/qemu/%u/firewall/options",
+		    b->inst->node, vm->vmid) < 0)
 		return err_wrap(e, "firewall");
 	return 0;
 }

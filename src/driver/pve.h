@@ -251,6 +251,9 @@ void pve_vm_explain(struct pve_vm *vm, struct err *e);
 int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 	int (*make)(void *arg, unsigned vmid, const struct op *op, struct err *e), void *arg,
 	unsigned *ret_vmid, int64_t *ret_row, struct err *e);
+/* Keeps a number from being chosen for a new VM, if nobody else has it and there is room. */
+bool pve_id_keep(struct pve_site *s, unsigned id);
+void pve_id_release(struct pve_site *s, unsigned id);
 /* Whether something failed because somebody else held the lock of this VM's configuration. */
 bool pve_was_locked(const struct err *e, unsigned vmid);
 /* pve_run for a path of a VM, again and again for so long while somebody else holds that lock: only

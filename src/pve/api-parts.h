@@ -40,6 +40,10 @@ int pve_exchange(struct pve_api *api, const struct op *op, const struct pve_requ
 /* pve_api_headers; refused: what *ret_used was when the server answered 401, else 0. */
 int pve_headers(struct pve_api *api, const struct op *op, bool get, uint64_t refused,
 	struct buf *ret, uint64_t *ret_used, struct err *e);
+/* Whether to try again: it may be, the server was busy, and some time has passed since. budget: of
+ * all tries. */
+bool pve_wait_busy(const struct op *budget, unsigned flags, const struct err *e);
+#define PVE_BUSY_SECONDS 90.0
 PRINTF_LIKE(8, 0)
 int pve_vdo(struct pve_api *api, const struct op *op, const char *method, json_t *params,
 	unsigned flags, json_t **ret, struct err *e, const char *fmt, va_list ap);

@@ -16,6 +16,7 @@
 #define SILENCE_SECONDS 150.0 /* the server gives up on its own back end after 30 */
 #define KEEP_SECONDS    3     /* it closes idle connections after 5 */
 #define TICKET_SECONDS  3600  /* half of their life */
+#define BUSY_PAUSE      0.5
 enum { KEEP_MAX = 16, REQUESTS_MAX = 90, HEAD_ROOM = 8 * 1024, TRIES = 5 };
 
 static void wipe_free(char *s)
@@ -448,20 +449,35 @@ static bool may_try_again(const struct err *e, bool twice, unsigned flags)
 	return (flags & PVE_STUBBORN) && e->kind == ERR_BACKEND && e->sys >= 500;
 }
 
-int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,
-	const json_t *params, unsigned flags, json_t **ret, struct err *e)
+bool pve_was_busy(const struct err *e)
 {
-	bool get = strcmp(method, "GET") == 0, twice = flags || get;
-	auto_json json_t *data = NULL;
-	auto_buf struct buf form = {0};
+	const char *m = e->msg;
+
+	/* A cluster's lock that fails for want of a quorum is another matter. */
+	return e->kind == ERR_BACKEND &&
+	       ((strstr(m, "can't lock file '/var/lock/pve-manager/") &&
+			strstr(m, "got timeout")) ||
+		       (strstr(m, "cfs-lock '") && strstr(m, "got lock request timeout")) ||
+		       (strstr(m, "command '/sbin/") && strstr(m, "failed: got timeout")));
+}
+
+bool pve_wait_busy(const struct op *budget, unsigned flags, const struct err *e)
+{
+	struct err late;
+
+	return (flags & PVE_PATIENT) && pve_was_busy(e) && op_pause(budget, BUSY_PAUSE, &late) == 0;
+}
+
+static int call_some_times(struct pve_api *api, const struct op *op, const char *method,
+	const char *path, struct bytes form, unsigned flags, json_t **ret, struct err *e)
+{
+	bool get = strcmp(method, "GET") == 0, twice = get || (flags & (PVE_TWICE | PVE_STUBBORN));
 	struct err why;
 
-	if (form_encode(&form, params, e) < 0)
-		return -1;
 	/* The agent's own calls are another matter: its errors are answers. */
 	if (get && !strstr(path, "/agent/"))
 		flags |= PVE_STUBBORN;
-	for (int i = 0; call_once(api, op, method, path, buf_bytes(&form), &data, e) < 0; i++) {
+	for (int i = 0; call_once(api, op, method, path, form, ret, e) < 0; i++) {
 		why = *e;
 		if (i + 1 >= TRIES || !may_try_again(e, twice, flags) ||
 			op_pause(op, 0.1 * (1 << i), e) < 0) {
@@ -469,6 +485,21 @@ int pve_call(struct pve_api *api, const struct op *op, const char *method, const
 			return err_wrap(e, "%s %s", method, path);
 		}
 	}
+	return 0;
+}
+
+int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,
+	const json_t *params, unsigned flags, json_t **ret, struct err *e)
+{
+	struct op budget = op_within(op, PVE_BUSY_SECONDS);
+	auto_json json_t *data = NULL;
+	auto_buf struct buf form = {0};
+
+	if (form_encode(&form, params, e) < 0)
+		return -1;
+	while (call_some_times(api, op, method, path, buf_bytes(&form), flags, &data, e) < 0)
+		if (!pve_wait_busy(&budget, flags, e))
+			return -1;
 	if (ret)
 		*ret = take_ptr(&data);
 	return 0;

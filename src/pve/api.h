@@ -59,11 +59,16 @@ void pve_api_free(struct pve_api *api); /* nobody may be using it; NULL is fine 
  *
  * With PVE_TWICE the request may safely run twice: it is tried again, within op, when the
  * connection is lost or the server is out of order for a moment. GET always is. PVE_STUBBORN: also
- * after any other 5xx, for removals; GET always, but for the guest agent's.
+ * after any other 5xx, for removals; GET always, but for the guest agent's. PVE_PATIENT: for a
+ * minute and a half while the server is busy (pve_was_busy); of what a failure leaves nothing of.
  */
-enum { PVE_TWICE = 1, PVE_STUBBORN = 2 };
+enum { PVE_TWICE = 1, PVE_STUBBORN = 2, PVE_PATIENT = 4 };
 int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,
 	const json_t *params, unsigned flags, json_t **ret, struct err *e);
+
+/* Whether a call or a task failed because it waited in vain for a lock of a storage or of the
+ * cluster, or for a command about a storage: others use those too, so that passes. */
+bool pve_was_busy(const struct err *e);
 
 /* The path, each %s of fmt percent-encoded where a URL needs it; %s and %u only. */
 PRINTF_LIKE(3, 4) int pve_path(char **ret, struct err *e, const char *fmt, ...);
@@ -76,8 +81,10 @@ int pve_do(struct pve_api *api, const struct op *op, const char *method, json_t 
 /*
  * Waits for the end of a task, with polls that begin quick and back off. ERR_BACKEND with the
  * task's own words when it failed. upid: a string, as the call that started the task answered.
+ * *ret_warned (may be NULL): it ended well, but not all of it was done.
  */
-int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, struct err *e);
+int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, bool *ret_warned,
+	struct err *e);
 /* pve_do, then pve_task_wait for the task that it started. */
 PRINTF_LIKE(7, 8)
 int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t *params,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pve/api-parts.h"
+#include "pve/form.h"
 #include "pve/upid.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -59,14 +60,18 @@ static void add_log(
 }
 
 static int ended(struct pve_api *api, const struct op *op, const char *node, const char *upid,
-	const char *exitstatus, struct err *e)
+	const char *exitstatus, bool *ret_warned, struct err *e)
 {
 	char text[512], type[32] = "";
 	const char *p = upid;
+	bool warned = str_starts(exitstatus, "WARNINGS");
 
 	/* A warning is not a failure: the thing is there. */
-	if (strcmp(exitstatus, "OK") == 0 || str_starts(exitstatus, "WARNINGS"))
+	if (warned || strcmp(exitstatus, "OK") == 0) {
+		if (ret_warned)
+			*ret_warned = warned;
 		return 0;
+	}
 	for (int i = 0; i < 5 && p; i++) {
 		p = strchr(p, ':');
 		p = p ? p + 1 : NULL;
@@ -79,7 +84,8 @@ static int ended(struct pve_api *api, const struct op *op, const char *node, con
 	return -1;
 }
 
-int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, struct err *e)
+int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, bool *ret_warned,
+	struct err *e)
 {
 	const char *id = json_string_value(upid);
 	int64_t began = now_ns();
@@ -103,21 +109,38 @@ int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, 
 		if (!state)
 			return err_set(e, ERR_BACKEND, "a task without a status");
 		if (strcmp(state, "stopped") == 0)
-			return ended(api, op, node, id, exitstatus ? exitstatus : "unknown", e);
+			return ended(api, op, node, id, exitstatus ? exitstatus : "unknown",
+				ret_warned, e);
 	}
+}
+
+static int run_once(struct pve_api *api, const struct op *op, const char *method,
+	const json_t *params, unsigned flags, const char *path, struct err *e)
+{
+	auto_json json_t *upid = NULL;
+
+	if (pve_call(api, op, method, path, params, flags, &upid, e) < 0)
+		return -1;
+	return pve_task_wait(api, op, upid, NULL, e);
 }
 
 int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t *params,
 	unsigned flags, struct err *e, const char *fmt, ...)
 {
-	auto_json json_t *upid = NULL;
+	auto_json __attribute__((unused)) json_t *used = params;
+	struct op budget = op_within(op, PVE_BUSY_SECONDS);
+	auto_free char *path = NULL;
 	va_list ap;
 	int rc;
 
 	va_start(ap, fmt);
-	rc = pve_vdo(api, op, method, params, flags, &upid, e, fmt, ap);
+	rc = form_vpath(&path, fmt, ap, e);
 	va_end(ap);
 	if (rc < 0)
 		return -1;
-	return pve_task_wait(api, op, upid, e);
+	/* The call and its task have one budget. */
+	while (run_once(api, op, method, params, flags & ~(unsigned)PVE_PATIENT, path, e) < 0)
+		if (!pve_wait_busy(&budget, flags, e))
+			return -1;
+	return 0;
 }

@@ -122,7 +122,7 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 		auto_json json_t *upid = NULL;
 
 		if (upload_once(api, op, &s, boundary, &upid, e) == 0 &&
-			pve_task_wait(api, op, upid, e) == 0)
+			pve_task_wait(api, op, upid, NULL, e) == 0)
 			return 0;
 		if (i + 1 >= UPLOAD_TRIES || e->kind != ERR_UNAVAILABLE)
 			return err_wrap(e, "uploading %s to storage %s", up->name, up->storage);
@@ -131,8 +131,8 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 	}
 }
 
-int pve_volume_delete(struct pve_api *api, const struct op *op, const char *node, const char *volid,
-	struct err *e)
+static int delete_once(struct pve_api *api, const struct op *op, const char *node,
+	const char *volid, struct err *e)
 {
 	char storage[64];
 	auto_json json_t *upid = NULL;
@@ -140,8 +140,17 @@ int pve_volume_delete(struct pve_api *api, const struct op *op, const char *node
 	snprintf(storage, sizeof(storage), "%.*s", (int)strcspn(volid, ":"), volid);
 	if (pve_do(api, op, "DELETE", NULL, PVE_STUBBORN, &upid, e,
 		    "/nodes/%s/storage/%s/content/%s", node, storage, volid) < 0)
-		return e->kind == ERR_NOT_FOUND ? 0 : err_wrap(e, "%s", volid);
-	if (json_is_string(upid) && pve_task_wait(api, op, upid, e) < 0)
-		return err_wrap(e, "%s", volid);
+		return e->kind == ERR_NOT_FOUND ? 0 : -1;
+	return json_is_string(upid) ? pve_task_wait(api, op, upid, NULL, e) : 0;
+}
+
+int pve_volume_delete(struct pve_api *api, const struct op *op, const char *node, const char *volid,
+	struct err *e)
+{
+	struct op budget = op_within(op, PVE_BUSY_SECONDS);
+
+	while (delete_once(api, op, node, volid, e) < 0)
+		if (!pve_wait_busy(&budget, PVE_PATIENT, e))
+			return err_wrap(e, "%s", volid);
 	return 0;
 }

@@ -101,3 +101,66 @@ def test_a_vm_that_cannot_start_is_given_up(home: PveHome, clean: PveServer) -> 
     clean.control("fail_task", kind="qmstart", status=NO_BRIDGE, times=100)
     assert NO_BRIDGE in home.fails("up", home.spec(BOX), timeout=WAIT_SECONDS)
     home.assert_nothing_left()
+
+
+# --- locks of the server that others hold ---
+
+STORAGE = "can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout"
+CLUSTER = "cfs-lock 'file-sdn_zones_cfg' error: got lock request timeout"
+SLOW = "command '/sbin/lvs --separator : --noheadings' failed: got timeout"
+
+
+@pytest.mark.parametrize("text", [STORAGE, CLUSTER, SLOW])
+@pytest.mark.parametrize("kind", ["qmclone", "resize"])
+def test_tasks_wait_for_a_storage(home: PveHome, clean: PveServer, kind: str, text: str) -> None:
+    clean.control("fail_task", kind=kind, status=f"{kind} failed: {text}", times=3)
+    box = home.up({**BOX, "vms": [{**BOX["vms"][0], "disk_gb": 8}]})
+    assert len([status for status in ended(clean, kind) if text in status]) >= 3
+    home.ok("rm", box)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/cluster/sdn/(zones|vnets)$"),
+        ("POST", "/subnets$"),
+        ("PUT", "/cluster/sdn$"),
+        ("POST", "/clone$"),
+        ("PUT", "/qemu/[0-9]+/config$"),
+    ],
+)
+def test_calls_wait_for_the_cluster(
+    home: PveHome, clean: PveServer, method: str, path: str
+) -> None:
+    rule = clean.fault(method=method, path=path, message=CLUSTER, times=7)
+    box = home.up(BOX)
+    assert clean.control("struck")[str(rule)] == 7
+    home.ok("rm", box)
+
+
+def test_a_snapshot_waits_for_a_storage(home: PveHome, clean: PveServer) -> None:
+    box = home.up(BOX)
+    clean.control("fail_task", kind="qmsnapshot", status=STORAGE, times=3)
+    home.ok("snapshot", box, "here")
+    home.ok("rm", box)
+
+
+def test_a_cluster_without_quorum_is_not_waited_for(home: PveHome, clean: PveServer) -> None:
+    text = "cfs-lock 'file-sdn_zones_cfg' error: no quorum!"
+    rule = clean.fault(method="POST", path="/cluster/sdn/zones$", message=text, times=-1)
+    assert "no quorum!" in home.fails("up", home.spec(BOX))
+    assert clean.control("struck")[str(rule)] == 1
+    clean.control("clear_faults")
+    home.assert_nothing_left()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_disks_that_outlive_their_vm_are_removed(
+    home: PveHome, clean: PveServer, times: int
+) -> None:
+    """The server ends such a removal with a warning: the VM is gone, and its number is free."""
+    box = home.up(BOX)
+    clean.control("storage", node=clean.node, storage="local-lvm", locked=times)
+    home.ok("rm", box, timeout=WAIT_SECONDS)
+    assert [status for status in ended(clean, "qmdestroy") if status.startswith("WARNINGS")]
+    home.assert_nothing_left()

@@ -109,6 +109,7 @@ async def delete(call: Call) -> Any:
         call.require(f"/storage/{call['storage']}", "Datastore.AllocateTemplate")
 
     async def work(task: Task) -> None:
+        call.state.storage(call["node"], call["storage"]).lock()
         # A volume that is not there is no error.
         call.state.drop_volume(call["node"], volid)
         task.say(f"Removed volume '{volid}'")

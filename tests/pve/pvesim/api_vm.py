@@ -10,7 +10,7 @@ from typing import Any
 
 from .app import Call, route
 from .config import NOT_CONFIG, Configurer, check_digest
-from .errors import TaskFailed, bad_parameters, fail
+from .errors import ApiError, TaskFailed, bad_parameters, fail
 from .formats import split_list
 from .state import Vm, new_mac
 from .tasks import Task
@@ -97,8 +97,8 @@ async def create(call: Call) -> Any:
     return call.task("qmcreate", vmid, work, early=True)
 
 
-async def remove(call: Call, vm: Vm) -> None:
-    """Everything of a VM: disks, addresses, its place in pools."""
+async def remove(call: Call, vm: Vm, task: Task | None = None) -> None:
+    """Everything of a VM: disks, addresses, its place in pools. Disks may stay, with a warning."""
     changer = configurer(call, vm)
     for text in [
         str(value)
@@ -112,7 +112,12 @@ async def remove(call: Call, vm: Vm) -> None:
             for key, volume in storage.volumes.items()
             if volume.vmid == vm.vmid and volume.content == "images"
         ]:
-            call.state.drop_volume(vm.node, volid)
+            try:
+                if task:
+                    storage.lock()
+                call.state.drop_volume(vm.node, volid)
+            except ApiError as why:
+                task.warn(f"Could not remove disk '{volid}', check manually: {why}")
     for pool in call.state.pools.values():
         pool["vms"].discard(vm.vmid)
     call.state.firewall.pop(f"vm/{vm.vmid}", None)
@@ -145,7 +150,7 @@ async def destroy(call: Call) -> Any:
             if any(other.parent == volume.volid for other in mine):
                 raise TaskFailed(f"base volume '{volume.volid}' is still in use by linked cloned")
         await call.app.machines.forget(vm)
-        await remove(call, vm)
+        await remove(call, vm, task)
 
     return call.task("qmdestroy", vm.vmid, work)
 

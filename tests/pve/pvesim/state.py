@@ -74,11 +74,21 @@ class Storage:
         self.total = total
         self.enabled = True
         self.active = True
+        # Set by a test: how often its lock cannot be had.
+        self.locked = 0
         self.volumes: dict[str, Volume] = {}
 
     @property
     def file_based(self) -> bool:
         return self.kind in FILE_BASED
+
+    def lock(self) -> None:
+        """One at a time makes or removes a volume; others wait, and are then told."""
+        if self.locked > 0:
+            self.locked -= 1
+            raise fail(
+                f"can't lock file '/var/lock/pve-manager/pve-storage-{self.name}' - got timeout"
+            )
 
     def used(self) -> int:
         return GIB + sum(min(volume.size, GIB) for volume in self.volumes.values())
@@ -276,6 +286,7 @@ class State:
         storage = self.storage(node, name)
         if "images" not in storage.content:
             raise fail(f"storage '{name}' does not support vm images")
+        storage.lock()
         number = 0
         prefix = "base" if base else "vm"
         directory = f"{vmid}/" if storage.kind == "dir" else ""

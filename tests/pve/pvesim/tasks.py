@@ -30,6 +30,7 @@ class Task:
         self.exit = ""
         self.log: list[str] = []
         self.left: float | None = 0.0
+        self.warnings = 0
         self.upid = (
             f"UPID:{node}:{pid:08X}:{self.pstart:08X}:{int(self.start):08X}:{kind}:{ident}:{user}:"
         )
@@ -44,6 +45,10 @@ class Task:
 
     def say(self, line: str) -> None:
         self.log.append(line)
+
+    def warn(self, line: str) -> None:
+        self.log.append(f"WARN: {line}")
+        self.warnings += 1
 
     def finish(self, status: str) -> None:
         self.exit = status
@@ -108,6 +113,8 @@ class Tasks:
             await work(task)
             await task.spend()
             self.fail_if_told(task, "after")
+            if task.warnings:
+                status = f"WARNINGS: {task.warnings}"
         except asyncio.CancelledError:
             status = "received interrupt"
         except (TaskFailed, ApiError) as why:
