@@ -5,7 +5,8 @@
 #include "util/auto.h"
 #include "util/base64.h"
 
-enum { TRIES = 5 };
+/* Of a body, for all that is not content: names, a path, a command. */
+enum { TRIES = 5, BODY_ROOM = 1536 };
 
 int pve_agent_init(struct pve_agent *a, struct err *e)
 {
@@ -220,6 +221,24 @@ int pve_agent_run(struct pve_agent *a, const struct op *op, const char *const *a
 			op_pause(op, pause, &late) < 0)
 			return -1;
 	}
+}
+
+size_t pve_agent_piece(struct bytes rest)
+{
+	size_t used = BODY_ROOM, n = 0;
+
+	while (n < rest.len && n < PVE_WRITE_MAX) {
+		size_t len = rest.len - n < 3 ? rest.len - n : 3;
+		char text[5];
+
+		base64_encode((struct bytes){rest.p + n, len}, text);
+		for (const char *c = text; *c; c++)
+			used += strchr("+/=", *c) ? 3 : 1;
+		if (used > PVE_BODY_MAX)
+			break;
+		n += len;
+	}
+	return n;
 }
 
 int pve_agent_write(struct pve_agent *a, const struct op *op, const char *path,

@@ -11,11 +11,12 @@
 #include "util/turn.h"
 
 enum {
+	PVE_BODY_MAX = 65536,             /* of a call, as a form; 512 KiB since 8.4 */
 	PVE_INPUT_MAX = 65536,            /* characters of stdin, ASCII */
-	PVE_WRITE_MAX = 46080,            /* bytes of a file, in one call */
+	PVE_WRITE_MAX = 46080,            /* bytes of a file, in one call, if the body allows it */
 	PVE_READ_MAX = 16 * 1024 * 1024,  /* the same for reading */
 	PVE_OUTPUT_MAX = 2 * 1024 * 1024, /* more than that is lost, with the exit status */
-	PVE_ARGS_MAX = 96 * 1024,         /* of a command, all together */
+	PVE_WRITE_SURE = 15000,           /* bytes that always go into one call */
 };
 
 struct pve_agent {
@@ -56,7 +57,10 @@ int pve_parse_status(const json_t *value, struct qga_exit *ret, struct err *e);
 int pve_agent_run(struct pve_agent *a, const struct op *op, const char *const *argv,
 	const char *input, struct qga_exit *ret, struct err *e);
 
-/* Of at most PVE_WRITE_MAX bytes; what was in the file is gone. Tried again by itself. */
+/* How many of the next bytes of a file, or of stdin as base64, go into one call: some characters of
+ * base64 take three in a form. */
+size_t pve_agent_piece(struct bytes rest);
+/* Of at most pve_agent_piece bytes; what was in the file is gone. Tried again by itself. */
 int pve_agent_write(struct pve_agent *a, const struct op *op, const char *path,
 	struct bytes content, struct err *e);
 /*

@@ -1,5 +1,6 @@
 #include "guest/pve-door.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ static const char unpack_script[] =
 	"  rm -f \"$p.$1.$i\"; i=$((i+1)); done >\"$p.$1\"; }\n"
 	"j s $2; j i $3; exec <\"$p.i\"; rm -f \"$p.i\"; . \"$p.s\"\n";
 
-enum { OUTPUT_MAX = 1024 * 1024, RANDOM_BYTES = 8, TRIES = 5 };
+/* Input of at most INPUT_SURE bytes always goes into one call with a line for cmd. */
+enum { OUTPUT_MAX = 1024 * 1024, RANDOM_BYTES = 8, TRIES = 5, INPUT_SURE = 6000 };
 
 int pve_latin1(const char *p, size_t n, struct buf *ret, struct err *e)
 {
@@ -69,7 +71,7 @@ static int write_parts(struct pve_agent *a, const struct op *op, const char *pre
 	unsigned n = 0;
 
 	while (content.len) {
-		size_t len = content.len < PVE_WRITE_MAX ? content.len : PVE_WRITE_MAX;
+		size_t len = pve_agent_piece(content);
 		auto_free char *name = NULL;
 
 		if (str_printf(&name, e, "%s.%u", prefix, n++) < 0 ||
@@ -122,13 +124,24 @@ static int start_packed(struct pve_agent *a, const struct op *op, const struct s
 	return pve_agent_exec(a, op, argv, NULL, ret_pid, e);
 }
 
+/* What text takes in a form: a byte beyond ASCII is two there, and each that is no letter three. */
+static size_t form_size(const void *text, size_t len)
+{
+	const unsigned char *p = text;
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += p[i] >= 0x80 ? 6 : isalnum(p[i]) ? 1 : 3;
+	return n;
+}
+
 static bool fits(const struct strv *command, struct bytes input)
 {
-	size_t used = 0;
+	size_t used = sizeof("input-data=") + form_size(input.p, input.len);
 
 	for (size_t i = 0; i < command->n; i++)
-		used += strlen(command->v[i]) + 1;
-	return used < PVE_ARGS_MAX && input.len <= PVE_INPUT_MAX &&
+		used += sizeof("command=") + form_size(command->v[i], strlen(command->v[i]));
+	return used <= PVE_BODY_MAX && input.len <= PVE_INPUT_MAX &&
 	       !(input.len && memchr(input.p, 0, input.len));
 }
 
@@ -173,9 +186,9 @@ static int exec_once(struct pve_door *d, const struct op *op, const struct strv 
 		return start_plain(d->agent, op, command, input, ret_pid, e);
 	if (d->windows)
 		return guest_too_large(e,
-			"at most %d bytes of arguments and %d of input, without NUL, reach a "
-			"Windows guest",
-			PVE_ARGS_MAX, PVE_INPUT_MAX);
+			"arguments and input together reach a Windows guest up to %d bytes as a "
+			"form, without NUL",
+			PVE_BODY_MAX);
 	return start_packed(d->agent, op, command, input, ret_pid, e);
 }
 
@@ -232,7 +245,7 @@ static int door_file_write(
 
 	if (!name)
 		return -1;
-	if (content.len > PVE_WRITE_MAX)
+	if (content.len > PVE_WRITE_SURE)
 		return err_set(e, ERR_INTERNAL, "%zu bytes are too many for one call", content.len);
 	return pve_agent_write(d->agent, op, name, content, e);
 }
@@ -267,8 +280,8 @@ static int door_file_read(void *arg, const struct op *op, const char *path, uint
 
 static const struct qga_way door_way = {
 	.output_max = OUTPUT_MAX,
-	.input_max = PVE_INPUT_MAX,
-	.write_max = PVE_WRITE_MAX,
+	.input_max = INPUT_SURE,
+	.write_max = PVE_WRITE_SURE,
 	.exec_start = door_exec_start,
 	.exec_wait = door_exec_wait,
 	.file_write = door_file_write,

@@ -109,18 +109,19 @@ static int push(struct pve_agent *a, const struct op *op, const struct program *
 	char parts[16];
 	const char *const argv[] = {
 		"/bin/sh", "-c", join_script, "sh", p->size_text, p->crc_text, file, parts, NULL};
+	struct bytes rest = {(const uint8_t *)p->content, p->size};
 	unsigned n = 0;
 
-	for (size_t at = 0; at < p->size; at += PVE_WRITE_MAX) {
-		size_t left = p->size - at;
-		struct bytes piece = {(const uint8_t *)p->content + at,
-			left < PVE_WRITE_MAX ? left : PVE_WRITE_MAX};
+	while (rest.len) {
+		struct bytes piece = {rest.p, pve_agent_piece(rest)};
 		auto_free char *name = NULL;
 
-		op_progress(op, at, p->size, "installing the runner in the guest");
+		op_progress(op, p->size - rest.len, p->size, "installing the runner in the guest");
 		if (str_printf(&name, e, "%s.%u", file, n++) < 0 ||
 			pve_agent_write(a, op, name, piece, e) < 0)
 			return -1;
+		rest.p += piece.len;
+		rest.len -= piece.len;
 	}
 	snprintf(parts, sizeof(parts), "%u", n);
 	if (run(a, op, argv, &x, e) < 0)

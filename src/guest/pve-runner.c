@@ -196,20 +196,21 @@ static int put_request(struct once *o, const struct op *op, struct bytes request
 
 	memcpy(h.id, o->id, sizeof(h.id));
 	h.crc = armour_crc(0, request.p, request.len);
-	if (ARMOUR_HEAD_MAX + base64_len(request.len) > PVE_INPUT_MAX)
-		h.parts = (uint32_t)((request.len + PVE_WRITE_MAX - 1) / PVE_WRITE_MAX);
+	if (pve_agent_piece(request) == request.len)
+		return put_input(o, &h, request, e);
 	if (spool_of(o->place, &spool, e) < 0)
 		return -1;
-	for (uint32_t i = 0; i < h.parts; i++) {
-		size_t at = (size_t)i * PVE_WRITE_MAX, left = request.len - at;
-		struct bytes piece = {request.p + at, left < PVE_WRITE_MAX ? left : PVE_WRITE_MAX};
+	for (struct bytes rest = request; rest.len; h.parts++) {
+		struct bytes piece = {rest.p, pve_agent_piece(rest)};
 		auto_free char *name = NULL;
 
-		if (str_printf(&name, e, "%s/%s.%u", spool, o->id, i) < 0 ||
+		if (str_printf(&name, e, "%s/%s.%u", spool, o->id, h.parts) < 0 ||
 			pve_agent_write(o->r->agent, op, name, piece, e) < 0)
 			return -1;
+		rest.p += piece.len;
+		rest.len -= piece.len;
 	}
-	return put_input(o, &h, h.parts ? (struct bytes){0} : request, e);
+	return put_input(o, &h, (struct bytes){0}, e);
 }
 
 static int fail_overdue(struct err *e)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from .auth import Auth
 from .errors import ApiError
 from .faults import Faults
-from .http import Answer, Dropped, Request, error_answer, parameters
+from .http import BODY_MAX, BODY_MAX_BEFORE_8_4, Answer, Dropped, Request, error_answer, parameters
 from .sdn import Sdn
 from .state import Node, State
 from .table import Method, Table
@@ -81,6 +81,7 @@ class App:
         major, minor = (int(part) for part in self.version.split(".")[:2])
         self.release = (major, minor)
         self.table = Table(self.release)
+        self.body_max = BODY_MAX if self.release >= (8, 4) else BODY_MAX_BEFORE_8_4
         self.auth = Auth(self.scale)
         self.state = State(workdir, nodes)
         if self.release < (8, 3):
@@ -152,7 +153,7 @@ class App:
             from .upload import receive
 
             return await receive(self, request, user, found[1], entry)
-        given = await parameters(request, self.idle)
+        given = await parameters(request, self.idle, self.body_max)
         entry["params"] = {name: shown(name, value) for name, value in given.items()}
         if found is None or found[0].key not in ROUTES:
             raise ApiError(501, f"Method '{request.verb} {path}' not implemented")
