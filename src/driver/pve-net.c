@@ -28,13 +28,60 @@ static void add_range_locked(struct pve_site *s, const struct pve_box *b, struct
 static bool overlaps_locked(const struct pve_site *s, struct ipv4_net net, const char *but_not)
 {
 	for (const struct pve_range *r = s->ranges; r; r = r->next)
-		if (ipv4_net_overlaps(r->net, net) && strcmp(r->owner, but_not) != 0)
+		if (!mac_is_set(r->mac) && ipv4_net_overlaps(r->net, net) &&
+			strcmp(r->owner, but_not) != 0)
 			return true;
 	return false;
 }
 
+static bool has_mac_locked(const struct pve_site *s, struct mac_addr mac)
+{
+	for (const struct pve_range *r = s->ranges; r; r = r->next)
+		if (mac_is_set(r->mac) && mac_equal(r->mac, mac))
+			return true;
+	return false;
+}
+
+static bool wants_dhcp(const struct networks_spec *net)
+{
+	bool wants = net->mode == SPEC_NET_AUTO;
+
+	for (size_t i = 0; i < net->n_vnets; i++)
+		for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
+			wants |= net->vnets[i].dhcp && net->vnets[i].subnets[k].n_dhcp_ranges;
+	return wants;
+}
+
+/* Whether the server would keep an IP address for the card: zones have DHCP or have not, as a
+ * whole. */
+static bool is_known_card(const struct sandbox_spec *spec, const struct nic_spec *nic)
+{
+	return mac_is_set(nic->mac) && nic->vnet_index != SPEC_NO_VNET &&
+	       wants_dhcp(&spec->networks);
+}
+
+bool pve_net_clashes(const struct pve_box *b, struct pve_site *site)
+{
+	const struct sandbox_spec *spec = b->spec;
+	const struct networks_spec *net = &spec->networks;
+	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+
+	for (size_t i = 0; i < spec->n_vms; i++)
+		for (size_t k = 0; k < spec->vms[i].n_nics; k++)
+			if (is_known_card(spec, &spec->vms[i].nics[k]) &&
+				has_mac_locked(site, spec->vms[i].nics[k].mac))
+				return true;
+	if (net->mode != SPEC_NET_VNETS)
+		return false;
+	for (size_t i = 0; i < net->n_vnets; i++)
+		for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
+			if (overlaps_locked(site, net->vnets[i].subnets[k].cidr, b->range_key))
+				return true;
+	return false;
+}
+
 /* Takes it for the box unless another sandbox of ours has it. */
-static int take_range(struct pve_box *b, struct ipv4_net net, struct err *e)
+static int take_range(struct pve_box *b, struct pve_site *site, struct ipv4_net net, struct err *e)
 {
 	struct pve_range *r = calloc(1, sizeof(*r));
 	char text[NET_TEXT_MAX];
@@ -42,22 +89,39 @@ static int take_range(struct pve_box *b, struct ipv4_net net, struct err *e)
 	if (!r)
 		return err_oom(e);
 	r->net = net;
-	auto_unlock pthread_mutex_t *held = lock_take(&b->site->mu);
-	if (overlaps_locked(b->site, net, b->range_key)) {
+	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+	if (overlaps_locked(site, net, b->range_key)) {
 		free(r);
 		return err_set(e, ERR_BUSY, "network %s is used by another sandbox on %s",
-			ipv4_net_text(net, text), b->inst->id);
+			ipv4_net_text(net, text), site->key);
 	}
-	add_range_locked(b->site, b, r);
+	add_range_locked(site, b, r);
 	return 0;
 }
 
-void pve_net_forget(struct pve_box *b)
+static int take_card(struct pve_box *b, struct pve_site *site, struct mac_addr mac, struct err *e)
 {
-	if (!b->site)
-		return;
-	auto_unlock pthread_mutex_t *held = lock_take(&b->site->mu);
-	for (struct pve_range **at = &b->site->ranges; *at;) {
+	struct pve_range *r = calloc(1, sizeof(*r));
+	char text[MAC_TEXT_MAX];
+
+	if (!r)
+		return err_oom(e);
+	r->mac = mac;
+	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+	if (has_mac_locked(site, mac)) {
+		free(r);
+		return err_set(e, ERR_BUSY, "another sandbox on %s has a card with the MAC %s",
+			site->key, mac_text(mac, text));
+	}
+	add_range_locked(site, b, r);
+	return 0;
+}
+
+static void forget(const struct pve_box *b, struct pve_site *site)
+{
+	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+
+	for (struct pve_range **at = &site->ranges; *at;) {
 		struct pve_range *r = *at;
 
 		if (strcmp(r->owner, b->range_key) != 0) {
@@ -67,6 +131,43 @@ void pve_net_forget(struct pve_box *b)
 		*at = r->next;
 		free(r);
 	}
+}
+
+void pve_net_forget(struct pve_box *b)
+{
+	if (b->site)
+		forget(b, b->site);
+}
+
+static int take_cards(struct pve_box *b, struct pve_site *site, struct err *e)
+{
+	for (size_t i = 0; i < b->spec->n_vms; i++)
+		for (size_t k = 0; k < b->spec->vms[i].n_nics; k++) {
+			const struct nic_spec *nic = &b->spec->vms[i].nics[k];
+
+			if (is_known_card(b->spec, nic) && take_card(b, site, nic->mac, e) < 0)
+				return -1;
+		}
+	return 0;
+}
+
+static int take_ranges(struct pve_box *b, struct pve_site *site, struct err *e)
+{
+	const struct networks_spec *net = &b->spec->networks;
+
+	for (size_t i = 0; net->mode == SPEC_NET_VNETS && i < net->n_vnets; i++)
+		for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
+			if (take_range(b, site, net->vnets[i].subnets[k].cidr, e) < 0)
+				return -1;
+	return 0;
+}
+
+int pve_net_claim(struct pve_box *b, struct pve_site *site, struct err *e)
+{
+	if (take_cards(b, site, e) == 0 && take_ranges(b, site, e) == 0)
+		return 0;
+	forget(b, site);
+	return -1;
 }
 
 /* Appends the networks of an array of objects with a "cidr". */
@@ -163,7 +264,7 @@ static int choose_range(struct pve_box *b, const struct ipv4_net *foreign, size_
 		net.addr = 0x0a400000u | (r & 0x003fff00u);
 		if (is_taken(net, foreign, n))
 			continue;
-		if (take_range(b, net, e) < 0) {
+		if (take_range(b, b->site, net, e) < 0) {
 			if (e->kind != ERR_BUSY)
 				return -1;
 			continue;
@@ -179,7 +280,7 @@ static int choose_range(struct pve_box *b, const struct ipv4_net *foreign, size_
 	return err_set(e, ERR_BUSY, "no free network range was found on %s", b->inst->id);
 }
 
-static int take_given(struct pve_box *b, const struct ipv4_net *foreign, size_t n, struct err *e)
+static int check_given(struct pve_box *b, const struct ipv4_net *foreign, size_t n, struct err *e)
 {
 	const struct networks_spec *net = &b->spec->networks;
 	char text[NET_TEXT_MAX];
@@ -193,8 +294,6 @@ static int take_given(struct pve_box *b, const struct ipv4_net *foreign, size_t 
 					SPEC_PLACE("networks.vnets[%zu].subnets[%zu].cidr", i, k),
 					"%s overlaps a network that exists on %s already",
 					ipv4_net_text(cidr, text), b->inst->id);
-			if (take_range(b, cidr, e) < 0)
-				return -1;
 		}
 	return 0;
 }
@@ -210,7 +309,7 @@ static int choose_ranges(struct pve_box *b, const struct op *op, struct err *e)
 	if (foreign_networks(b, op, foreign, MAX, &n, e) < 0)
 		return -1;
 	return b->spec->networks.mode == SPEC_NET_AUTO ? choose_range(b, foreign, n, e)
-						       : take_given(b, foreign, n, e);
+						       : check_given(b, foreign, n, e);
 }
 
 /* ---- making ---- */

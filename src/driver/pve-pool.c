@@ -191,22 +191,6 @@ static int look(struct pve_box *b, struct pve_inst *inst, const struct op *op, s
 	return 1;
 }
 
-/* A network that the spec insists on may be in use by another sandbox of ours on that site. */
-static bool ranges_clash(struct pve_box *b, struct pve_site *site)
-{
-	const struct networks_spec *net = &b->spec->networks;
-	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
-
-	if (net->mode != SPEC_NET_VNETS)
-		return false;
-	for (const struct pve_range *r = site->ranges; r; r = r->next)
-		for (size_t i = 0; i < net->n_vnets; i++)
-			for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
-				if (ipv4_net_overlaps(r->net, net->vnets[i].subnets[k].cidr))
-					return true;
-	return false;
-}
-
 /* Whether it is worth asking; 0 with the reason in e if not, -1 if it is out of order. desperate:
  * there is no other. */
 static int usable(struct pve_box *b, struct pve_inst *inst, bool desperate, struct err *e)
@@ -225,8 +209,8 @@ static int usable(struct pve_box *b, struct pve_inst *inst, bool desperate, stru
 		if (inst->state == PVE_INST_FAILED && now_ns() < inst->look_again_ns && !desperate)
 			return err_set(e, ERR_UNAVAILABLE, "%s: %s", inst->id, inst->why);
 	}
-	if (ranges_clash(b, inst->site)) {
-		err_set(e, ERR_BUSY, "%s: another sandbox has the same network", inst->id);
+	if (pve_net_clashes(b, inst->site)) {
+		err_set(e, ERR_BUSY, "%s: another sandbox has the same network or MAC", inst->id);
 		return 0;
 	}
 	return 1;
@@ -304,6 +288,20 @@ static int choose(struct pve_box *b, const struct op *op, struct pve_inst *const
 	return c.best.inst != NULL;
 }
 
+/* The same; what the spec insists on is the box's from then on, before the next one looks. */
+static int choose_and_claim(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+	const char *pool, struct offer *ret, struct err *e)
+{
+	int rc = choose(b, op, insts, pool, ret, e);
+
+	if (rc <= 0 || pve_net_claim(b, ret->inst->site, e) == 0)
+		return rc;
+	/* Somebody of another pool was faster. */
+	json_decref(ret->vms);
+	*ret = (struct offer){0};
+	return e->kind == ERR_BUSY ? 0 : -1;
+}
+
 static void take_place(struct pve_box *b, struct pve_inst *inst)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
@@ -361,7 +359,7 @@ int pve_place(struct pve_box *b, const struct op *op, struct pve_inst *const *in
 	for (;;) {
 		bool first = is_first(b->d, pool, &w);
 
-		rc = first ? choose(b, op, insts, name, &o, e) : 0;
+		rc = first ? choose_and_claim(b, op, insts, name, &o, e) : 0;
 		if (!first)
 			err_set(e, ERR_BUSY, "others came first");
 		if (rc != 0)

@@ -23,9 +23,10 @@
 
 #define PVE_NAME "proxmox"
 
-struct pve_range { /* a network that one of our sandboxes has on a site */
+struct pve_range { /* what one of our sandboxes has on a site, and no other can have there */
 	struct pve_range *next;
-	struct ipv4_net net;
+	struct ipv4_net net; /* a network; or, if it is set, */
+	struct mac_addr mac; /* a card: the server keeps one IP address for it, in whatever zone */
 	char owner[40];
 };
 
@@ -203,6 +204,11 @@ int pve_net_reserve(struct pve_box *b, const struct op *op, const struct pve_vm 
 int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone, const char *stamp,
 	struct err *e);
 void pve_net_forget(struct pve_box *b);
+/* Takes the networks and the cards that the spec insists on; ERR_BUSY: another sandbox of ours has
+ * one. pve_net_forget gives them back. */
+int pve_net_claim(struct pve_box *b, struct pve_site *site, struct err *e);
+/* Whether another sandbox of ours on the site has a network or a card that the spec insists on. */
+bool pve_net_clashes(const struct pve_box *b, struct pve_site *site);
 /* pve-sdn.c */
 /* Applies what is pending, once for all who ask at the same time. */
 int pve_sdn_apply(struct pve_site *site, const struct op *op, struct err *e);

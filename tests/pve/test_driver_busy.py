@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -164,3 +165,40 @@ def test_disks_that_outlive_their_vm_are_removed(
     home.ok("rm", box, timeout=WAIT_SECONDS)
     assert [status for status in ended(clean, "qmdestroy") if status.startswith("WARNINGS")]
     home.assert_nothing_left()
+
+
+# --- addresses of cards ---
+
+
+def test_a_card_waits_for_the_one_with_the_same_address(home: PveHome, clean: PveServer) -> None:
+    """The server knows one IP address for a MAC, in whatever network its card is."""
+    nic = {"vnet": "default", "mac": "52:54:00:aa:bb:05"}
+    same = {**BOX, "vms": [{**BOX["vms"][0], "nics": [nic]}]}
+    first = home.up(same)
+    process = home.start("up", home.spec(same))
+    deadline = time.monotonic() + 4
+    while time.monotonic() < deadline:
+        assert process.poll() is None
+        cards = [v for v in clean.state()["vms"].values() if "AA:BB:05" in str(v["config"])]
+        assert len(cards) == 1
+        time.sleep(0.1)
+    home.ok("rm", first)
+    assert process.wait(WAIT_SECONDS) == 0
+    home.ok("rm", "--all")
+
+
+def test_sandboxes_that_want_the_same_come_one_after_the_other(
+    home: PveHome, clean: PveServer
+) -> None:
+    """Also when all of them ask at the same time."""
+    subnet = {"cidr": "10.96.0.0/24", "gateway": "10.96.0.1"}
+    networks = {"vnets": [{"alias": "default", "subnets": [subnet]}]}
+    nic = {"vnet": "default", "mac": "52:54:00:aa:bb:06"}
+    same = {**BOX, "networks": networks, "vms": [{**BOX["vms"][0], "nics": [nic]}]}
+
+    def live() -> None:
+        home.ok("rm", home.up(same))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(live) for _ in range(4)]:
+            done.result()
