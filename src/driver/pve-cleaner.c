@@ -26,7 +26,7 @@ struct pass {
 	json_t *dirty; /* object: "site node" of what is left */
 };
 
-static bool box_lives(struct pve_driver *d, const char *id)
+bool pve_box_lives(struct pve_driver *d, const char *id)
 {
 	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
 
@@ -56,7 +56,7 @@ static int clean_thing(void *arg, const struct journal_thing *t, struct err *e)
 	struct op op = op_within(&p->d->cleaner_op, ONE_THING_SECONDS);
 	struct err why;
 
-	if (strcmp(t->driver, PVE_NAME) != 0 || box_lives(p->d, t->sandbox))
+	if (strcmp(t->driver, PVE_NAME) != 0 || pve_box_lives(p->d, t->sandbox))
 		return 0;
 	if (op_cancelled(&p->d->cleaner_op))
 		return err_set(e, ERR_CANCELLED, "cancelled");
@@ -183,7 +183,7 @@ static bool is_lost(const struct sweep *s, const char *text, char ret_stamp[64])
 {
 	char id[32];
 
-	if (!pve_stamp_find(s->d, text, id) || s->known(s->arg, id) || box_lives(s->d, id))
+	if (!pve_stamp_find(s->d, text, id) || s->known(s->arg, id) || pve_box_lives(s->d, id))
 		return false;
 	snprintf(ret_stamp, 64, "moat-%s-%s", s->d->install, id);
 	return true;

@@ -14,7 +14,9 @@
 #include "util/lock.h"
 #include "util/str.h"
 
-enum { NAME_TRIES = 5, RANGE_TRIES = 400, POST_TRIES = 4 };
+#define LEAVING_SECONDS 120.0
+#define LEAVING_LOOK    0.5
+enum { NAME_TRIES = 5, RANGE_TRIES = 400, POST_TRIES = 4, TAKEN_MAX = 4096 };
 
 /* ---- ranges ---- */
 
@@ -199,39 +201,56 @@ static void collect(const json_t *list, struct ipv4_net *nets, size_t *n, size_t
 	}
 }
 
-/* The networks that are on the site or on the node, but for those that we know are ours: simple
- * zones share the node's routes, so two that overlap disturb each other. */
-static int foreign_networks(struct pve_box *b, const struct op *op, struct ipv4_net *nets,
-	size_t max, size_t *ret_n, struct err *e)
+struct taken {
+	struct ipv4_net *nets;
+	size_t n;
+	size_t leaving; /* of these, at the beginning: of sandboxes that are gone */
+};
+
+/* Appends the networks of vnets: of those with a stamp of ours whose sandbox is gone, or of those
+ * without one. Those of sandboxes that live are in site->ranges. */
+static int collect_vnets(struct pve_box *b, const struct op *op, const json_t *vnets, bool leaving,
+	struct taken *t, struct err *e)
 {
-	auto_json json_t *vnets = NULL, *interfaces = NULL;
-	auto_free char *path = NULL;
 	const json_t *v;
 	char id[32];
 	size_t i;
 
-	*ret_n = 0;
-	if (pve_do(b->api, op, "GET", NULL, 0, &vnets, e, "/cluster/sdn/vnets") < 0)
-		return -1;
-	json_array_foreach(vnets, i, v)
+	json_array_foreach((json_t *)vnets, i, v)
 	{
 		const char *name = json_string_value(json_object_get(v, "vnet"));
 		const char *alias = json_string_value(json_object_get(v, "alias"));
+		bool ours = alias && pve_stamp_find(b->d, alias, id);
 		auto_json json_t *subnets = NULL;
 		auto_free char *at = NULL;
 
-		/* Those of sandboxes that live are in site->ranges. */
-		if (!name || (alias && pve_stamp_find(b->d, alias, id)))
+		if (!name || ours != leaving || (ours && pve_box_lives(b->d, id)))
 			continue;
 		if (pve_path(&at, e, "/cluster/sdn/vnets/%s/subnets", name) < 0 ||
 			(pve_fetch(b->site, op, at, &subnets, e) < 0 && e->kind != ERR_NOT_FOUND))
 			return -1;
-		collect(subnets, nets, ret_n, max);
+		collect(subnets, t->nets, &t->n, TAKEN_MAX);
 	}
-	if (pve_path(&path, e, "/nodes/%s/network", b->inst->node) < 0 ||
+	return 0;
+}
+
+/* The networks that are on the site or on the node, but for those of our living sandboxes: simple
+ * zones share the node's routes, so two that overlap disturb each other. */
+static int list_taken(struct pve_box *b, const struct op *op, struct taken *t, struct err *e)
+{
+	auto_json json_t *vnets = NULL, *interfaces = NULL;
+	auto_free char *path = NULL;
+
+	t->n = 0;
+	if (pve_do(b->api, op, "GET", NULL, 0, &vnets, e, "/cluster/sdn/vnets") < 0 ||
+		collect_vnets(b, op, vnets, true, t, e) < 0)
+		return -1;
+	t->leaving = t->n;
+	if (collect_vnets(b, op, vnets, false, t, e) < 0 ||
+		pve_path(&path, e, "/nodes/%s/network", b->inst->node) < 0 ||
 		pve_fetch(b->site, op, path, &interfaces, e) < 0)
 		return -1;
-	collect(interfaces, nets, ret_n, max);
+	collect(interfaces, t->nets, &t->n, TAKEN_MAX);
 	return 0;
 }
 
@@ -280,7 +299,7 @@ static int choose_range(struct pve_box *b, const struct ipv4_net *foreign, size_
 	return err_set(e, ERR_BUSY, "no free network range was found on %s", b->inst->id);
 }
 
-static int check_given(struct pve_box *b, const struct ipv4_net *foreign, size_t n, struct err *e)
+static int check_given(struct pve_box *b, const struct taken *t, struct err *e)
 {
 	const struct networks_spec *net = &b->spec->networks;
 	char text[NET_TEXT_MAX];
@@ -289,27 +308,41 @@ static int check_given(struct pve_box *b, const struct ipv4_net *foreign, size_t
 		for (size_t k = 0; k < net->vnets[i].n_subnets; k++) {
 			struct ipv4_net cidr = net->vnets[i].subnets[k].cidr;
 
-			if (is_taken(cidr, foreign, n))
+			if (is_taken(cidr, t->nets + t->leaving, t->n - t->leaving))
 				return spec_err(e,
 					SPEC_PLACE("networks.vnets[%zu].subnets[%zu].cidr", i, k),
 					"%s overlaps a network that exists on %s already",
+					ipv4_net_text(cidr, text), b->inst->id);
+			if (is_taken(cidr, t->nets, t->leaving))
+				return err_set(e, ERR_BUSY,
+					"%s is still a network of a sandbox that is gone, on %s: "
+					"`moat gc` removes it",
 					ipv4_net_text(cidr, text), b->inst->id);
 		}
 	return 0;
 }
 
+/* A network that is still to be removed is waited for: two with one gateway would disturb each
+ * other. */
 static int choose_ranges(struct pve_box *b, const struct op *op, struct err *e)
 {
-	enum { MAX = 4096 };
-	auto_free struct ipv4_net *foreign = calloc(MAX, sizeof(*foreign));
-	size_t n;
+	auto_free struct ipv4_net *nets = calloc(TAKEN_MAX, sizeof(*nets));
+	struct op part = op_within(op, LEAVING_SECONDS);
+	struct taken t = {.nets = nets};
+	struct err late;
 
-	if (!foreign)
+	if (!nets)
 		return err_oom(e);
-	if (foreign_networks(b, op, foreign, MAX, &n, e) < 0)
-		return -1;
-	return b->spec->networks.mode == SPEC_NET_AUTO ? choose_range(b, foreign, n, e)
-						       : check_given(b, foreign, n, e);
+	for (;;) {
+		if (list_taken(b, op, &t, e) < 0)
+			return -1;
+		if (b->spec->networks.mode == SPEC_NET_AUTO)
+			return choose_range(b, t.nets, t.n, e);
+		if (check_given(b, &t, e) == 0)
+			return 0;
+		if (e->kind != ERR_BUSY || op_pause(&part, LEAVING_LOOK, &late) < 0)
+			return -1;
+	}
 }
 
 /* ---- making ---- */

@@ -293,6 +293,8 @@ int pve_sweep(struct driver *base, const struct op *op, bool (*known)(void *arg,
 	void (*said)(void *arg, const char *what), void *arg, struct err *e);
 /* The sandbox whose stamp a text carries and that this installation made; false: it is not ours. */
 bool pve_stamp_find(const struct pve_driver *d, const char *text, char ret_id[32]);
+/* Whether the sandbox has a box; if not, what carries its stamp is to be removed. */
+bool pve_box_lives(struct pve_driver *d, const char *id);
 /* Things of boxes that are gone: reclaims them in the background. */
 int pve_cleaner_start(struct pve_driver *d, struct err *e);
 void pve_cleaner_wake(struct pve_driver *d);

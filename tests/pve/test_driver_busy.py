@@ -11,7 +11,7 @@ import pytest
 from client import Client
 from server import PveServer
 
-from driver import SPEC, PveHome, add_template
+from driver import SPEC, PveHome, add_template, instance
 
 SCALE = 0.1
 WAIT_SECONDS = 120
@@ -202,3 +202,22 @@ def test_sandboxes_that_want_the_same_come_one_after_the_other(
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(live) for _ in range(4)]:
             done.result()
+
+
+def test_a_network_that_is_still_to_be_removed_is_waited_for(clean: PveServer) -> None:
+    """A daemon was killed, and the next one is told to make the same again at once."""
+    subnet = {"cidr": "10.95.0.0/24", "gateway": "10.95.0.1"}
+    same = {**BOX, "networks": {"vnets": [{"alias": "default", "subnets": [subnet]}]}}
+    other = PveHome(instance(clean))
+    try:
+        other.up(same)
+        other.kill_daemon()
+        clean.fault(path="/status/stop$", action="latency", seconds=2)
+        process = other.start("up", other.spec(same))
+        while process.poll() is None:
+            assert len(clean.state()["subnets"]) <= 1
+            time.sleep(0.02)
+        assert process.returncode == 0
+        other.ok("rm", "--all")
+    finally:
+        other.close()
