@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client import Client
 from lives import SPEC as LIFE
 from lives import a_server, fill
 from server import PveServer
@@ -272,6 +273,34 @@ def test_a_built_in_system_is_set_up_once(clean: list[PveServer]) -> None:
         home.ok("image", "rm", "--on", "default", "builtin-debian13")
         home.assert_nothing_left()
     finally:
+        home.close()
+
+
+def test_a_built_in_system_has_what_evals_expect(clean: list[PveServer]) -> None:
+    """The packages of the older plugin's systems: those of the container buildpack-deps."""
+    server = clean[0]
+    server.control("task_seconds", kind="qmstart", seconds=2.0)
+    home = PveHome(instance(server, instance_id="a"))
+    client = Client(server)
+    content = f"/nodes/{server.node}/storage/local/content"
+
+    def seeds() -> list[str]:
+        return [
+            v["volid"] for v in client.get(content, content="iso") if "-build.iso" in v["volid"]
+        ]
+
+    try:
+        spec = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "debian13"}}]}
+        process = home.start("up", home.spec(spec))
+        wait_for(seeds)
+        seed = Path(client.get(f"{content}/{seeds()[0]}")["path"]).read_bytes().decode("latin-1")
+        for name in ("autoconf", "default-libmysqlclient-dev", "libxslt1-dev", "zlib1g-dev"):
+            assert f"  - {name}\n" in seed
+        assert process.wait(120) == 0
+        home.ok("rm", "--all")
+        home.ok("image", "rm", "--on", "default", "builtin-debian13")
+    finally:
+        server.control("task_seconds", kind="qmstart", seconds=0.05)
         home.close()
 
 
