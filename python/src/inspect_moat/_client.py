@@ -24,10 +24,11 @@ from ._wire import BLOB_MAX, FrameDecoder, Message, ProtocolError, encode_frame
 
 # The daemon enforces the timeouts of requests; this much later we stop believing that it does.
 TIMEOUT_GRACE = 30.0
-# The protocol allows 256 open requests. Those that may wait for memory have places of their own:
+# The protocol allows 256 open requests; some are left for those that were given up but are not
+# finished. Those that may wait for memory have places of their own:
 # what they wait for is given back by commands and removals, which must not wait behind them.
-OPEN_REQUESTS_MAX = 150
-WAITING_REQUESTS_MAX = 100
+OPEN_REQUESTS_MAX = 120
+WAITING_REQUESTS_MAX = 80
 WAITING_OPS = frozenset({"up", "fork"})
 LOOP_ENDED = "the event loop that the connection to the moat daemon belonged to ended"
 RECEIVE_SIZE = 256 * 1024
