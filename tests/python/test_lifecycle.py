@@ -153,7 +153,8 @@ async def test_sample_init_cancelled_leaves_nothing(tiny: Moat) -> None:
     for delay in (0.01, 0.1, 0.5, 1.5):
         with anyio.move_on_after(delay):
             environments = await MoatSandboxEnvironment.sample_init("cancelled", CONFIG, {})
-            await MoatSandboxEnvironment.sample_cleanup("cancelled", CONFIG, environments, True)
+            with anyio.CancelScope(shield=True):  # as Inspect does it
+                await MoatSandboxEnvironment.sample_cleanup("cancelled", CONFIG, environments, True)
         assert {entry["id"] for entry in tiny.sandboxes()} == before
 
 
