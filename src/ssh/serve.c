@@ -13,7 +13,6 @@
 static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1, .id = "ssh"};
 
 enum {
-	NOBODYS_GROUP = 65534,
 	MEMORY_MAX = 512 * 1024 * 1024, /* bytes. libssh keeps what the guest does not take */
 };
 
@@ -34,7 +33,7 @@ static int confine(struct err *e)
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there are private keys in our memory */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	confine_namespaces(CLONE_NEWNET | CLONE_NEWIPC);
-	if (confine_rights(NOBODYS_GROUP) < 0)
+	if (confine_rights(CONFINE_NOBODY) < 0)
 		return err_sys(e, errno, "cannot become an ordinary user");
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, 0);

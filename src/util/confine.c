@@ -10,8 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NOBODY = 65534 };
-
 static int write_text(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -63,8 +61,10 @@ static int drop_capabilities(void)
 
 int confine_rights(gid_t group)
 {
-	if (getuid() == 0 && (setgroups(1, &group) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
-				     setresuid(NOBODY, NOBODY, NOBODY) < 0))
+	if (getuid() == 0 &&
+		(setgroups(1, &group) < 0 ||
+			setresgid(CONFINE_NOBODY, CONFINE_NOBODY, CONFINE_NOBODY) < 0 ||
+			setresuid(CONFINE_NOBODY, CONFINE_NOBODY, CONFINE_NOBODY) < 0))
 		return -1;
 	return drop_capabilities();
 }

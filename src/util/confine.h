@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+enum { CONFINE_NOBODY = 65534 }; /* the user, and the group */
+
 /* New namespaces (CLONE_NEW...), within a user namespace if we are not root. -1: not possible here.
  */
 int confine_namespaces(int flags);

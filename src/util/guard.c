@@ -28,8 +28,6 @@
 #include "util/memory.h"
 #include "util/tree.h"
 
-enum { NOBODYS_GROUP = 65534 };
-
 static int fail(const char *what)
 {
 	fprintf(stderr, "moat guard: %s: %s\n", what, strerror(errno));
@@ -53,7 +51,7 @@ static int drop_rights(void)
 {
 	struct stat st;
 
-	return confine_rights(stat("/dev/kvm", &st) == 0 ? st.st_gid : NOBODYS_GROUP);
+	return confine_rights(stat("/dev/kvm", &st) == 0 ? st.st_gid : CONFINE_NOBODY);
 }
 
 /* guard_end: hangs up when the guard is gone. */
