@@ -24,7 +24,7 @@ busybox_build() {
 	version=$(busybox_version)
 	built=$CACHE/busybox/$version-$(busybox_key)
 	if [ ! -e "$built" ]; then
-		busybox_source "$version" "$WORK/busybox" || return 1
+		busybox_source "$version" || return 1
 		guard env SOURCE_DATE_EPOCH="$EPOCH" sh "$HERE/tiny/build-busybox" "$WORK/busybox/source" || return 1
 		cache_move "$WORK/busybox/source/busybox" "$built"
 		rm -rf "$WORK/busybox"
@@ -49,18 +49,19 @@ busybox_key() {
 	} | sha256sum | cut -c 1-16
 }
 
-# busybox_source VERSION DIR: from where the packages come from, into DIR/source.
+# apt-get, for sources in place of packages.
+busybox_apt() {
+	apt_tool apt-get -o "Dir::Etc::sourcelist=$WORK/busybox/list" -o Dir::Etc::sourceparts=- \
+		-o APT::Get::List-Cleanup=false "$@"
+}
+
+# busybox_source VERSION: from where the packages come from, into WORK/busybox/source.
 busybox_source() {
-	mkdir -p "$2"
+	mkdir -p "$WORK/busybox"
 	debian_sources | while read -r uri suite _; do
 		echo "deb-src $(debian_keyring)$uri $suite main"
-	done | sort -u >"$2/list"
-	set -- "$1" "$2" -o "Dir::Etc::sourcelist=$2/list" -o Dir::Etc::sourceparts=- \
-		-o APT::Get::List-Cleanup=false
-	busybox_at=$2
-	busybox_wanted=busybox=$1
-	shift 2
-	retry apt_tool apt-get "$@" update &&
-		(cd "$busybox_at" && retry apt_tool apt-get "$@" --download-only source "$busybox_wanted") &&
-		guard dpkg-source --no-check -x "$busybox_at"/busybox_*.dsc "$busybox_at/source"
+	done | sort -u >"$WORK/busybox/list"
+	retry busybox_apt update &&
+		(cd "$WORK/busybox" && retry busybox_apt --download-only source "busybox=$1") &&
+		guard dpkg-source --no-check -x "$WORK"/busybox/busybox_*.dsc "$WORK/busybox/source"
 }
