@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "runner/orders.h"
+#include "runner/supervisor.h"
 
 enum {
 	STRINGS_BIG = 1024 * 1024,
 	STACK_FOR_BIG = 32 * 1024 * 1024,
-	NOBODYS_GROUPS = USER_GROUPS_MAX + 1,
 };
 
 static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
@@ -24,22 +24,14 @@ static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
 	_exit(127);
 }
 
-/* Leaves in ret_joined whose groups we have. */
-static void get_ready(const struct command *c, struct user *ret_joined)
+static void get_ready(const struct command *c)
 {
 	signal(SIGIO, SIG_DFL); /* the supervisor's orders, which are not ours */
 	setsid();
 	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
 		_exit(127);
 	/* What else the supervisor has goes now, and not when somebody waits for the command. */
-	for (int fd = c->input + 1; fd <= c->out || fd <= c->err; fd++)
-		close(fd);
-	/* The next command's user is most often the last one's. The runner may be writing there:
-	 * whatever the copy is then, it is what we go by. */
-	*ret_joined = c->job->user;
-	if (ret_joined->n_groups > USER_GROUPS_MAX || user_join_groups(ret_joined) != 0)
-		ret_joined->n_groups = NOBODYS_GROUPS;
-	/* Last: taking another group makes the kernel forget it. */
+	close_fds((unsigned)c->input + 1, (unsigned)(c->out > c->err ? c->out : c->err));
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != c->supervisor)
 		_exit(127);
@@ -139,15 +131,14 @@ static int execute(char *const *argv, char *const *env)
 _Noreturn void command_run(const struct command *c)
 {
 	struct job *job = c->job;
-	struct user joined;
 	int error, in;
 
-	get_ready(c, &joined);
+	get_ready(c);
 	in = wait_for_job(c);
 	job->state.started = 1;
 	take_input(job, in);
 	make_room_for_strings(job);
-	error = user_become(&job->user, &joined);
+	error = user_become(&job->user, &c->joined);
 	if (error)
 		give_up(job, JOB_NO_USER, error);
 	error = enter(job);

@@ -11,6 +11,7 @@ struct command {
 	unsigned place;   /* in which it waits */
 	int input;        /* a socket, over which comes its stdin */
 	int out, err;
+	struct user joined; /* whose groups it has */
 };
 
 /*

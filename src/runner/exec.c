@@ -52,13 +52,26 @@ static void exec_release(struct channel *ch)
 	}
 }
 
+/* A pipe that the loop does not know; -1 for none. */
+static int take_unwatched(struct stream *s)
+{
+	int fd = s->watch.events ? -1 : s->watch.fd;
+
+	if (fd >= 0)
+		s->watch.fd = -1;
+	return fd;
+}
+
 /* Pipes that background processes hold are emptied for them from now on. */
 static void exec_bury(struct channel *ch)
 {
 	struct exec *x = (struct exec *)ch;
+	struct pipe_ends ours = {-1, -1};
 
+	if (x->supervisor && x->alone && !x->tty)
+		ours = (struct pipe_ends){take_unwatched(&x->out[0]), take_unwatched(&x->out[1])};
 	if (x->supervisor)
-		supervise_return(x->supervisor, x->alone);
+		supervise_return(x->supervisor, x->alone, ours);
 	x->supervisor = NULL;
 	for (int i = 0; i < 2 && !x->tty && !x->alone; i++)
 		watch_sink(ch->runner, &x->out[i].watch);

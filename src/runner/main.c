@@ -86,7 +86,7 @@ static void fill_stdio(void)
 	do
 		fd = open("/dev/null", O_RDWR);
 	while (fd >= 0 && fd <= 2);
-	close_from(3);
+	close_fds(3, FD_LAST);
 }
 
 /* Whether this program is, byte for byte, the one that the host wants to have here. */

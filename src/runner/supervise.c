@@ -105,8 +105,10 @@ static void supervisor_told(struct watch *w, uint32_t events)
 static int fill_place(struct supervisor *s, unsigned i)
 {
 	struct place *p = &s->place[i];
-	int error = pipe_make(&p->ours.out, &p->theirs.out, true);
+	int error;
 
+	place_clear(p);
+	error = pipe_make(&p->ours.out, &p->theirs.out, true);
 	if (!error)
 		error = pipe_make(&p->ours.err, &p->theirs.err, true);
 	if (error)
@@ -121,6 +123,13 @@ static bool is_taken(struct supervisor *s, unsigned i)
 	if (s->place[i].taken && s->job->state.go[i] == JOB_VACANT)
 		place_clear(&s->place[i]);
 	return s->place[i].taken;
+}
+
+static void clear_used(struct supervisor *s)
+{
+	for (unsigned i = 0; i < JOB_PLACES; i++)
+		if (!is_taken(s, i))
+			place_clear(&s->place[i]);
 }
 
 static int fill_places(struct supervisor *s)
@@ -294,11 +303,16 @@ void supervise_end_all(struct supervisor *s)
 	shutdown(s->watch.fd, SHUT_WR);
 }
 
-void supervise_return(struct supervisor *s, bool alone)
+void supervise_return(struct supervisor *s, bool alone, struct pipe_ends ours)
 {
 	struct runner *r = s->runner;
+	struct place *p = &s->place[s->next];
 
-	place_clear(&s->place[s->next]);
+	if (ours.out >= 0)
+		p->ours.out = ours.out;
+	if (ours.err >= 0)
+		p->ours.err = ours.err;
+	p->taken = false;
 	s->arg = NULL;
 	if (!alone || s->once || r->n_idle >= IDLE_MAX ||
 		(!choose_place(s) && (fill_places(s) != 0 || !choose_place(s)))) {
@@ -318,6 +332,8 @@ void supervise_refill(struct runner *r)
 	struct supervisor *s;
 
 	r->refill_at = 0;
+	for (s = r->idle; s; s = s->next_idle)
+		clear_used(s);
 	if (r->idle) {
 		if (fill_places(r->idle) != 0)
 			idle_ended(r->idle);

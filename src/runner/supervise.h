@@ -70,8 +70,10 @@ void supervise_signal(struct supervisor *s, int number);
 /* The report comes when all is dead. */
 void supervise_end_all(struct supervisor *s);
 
-/* After a report. */
-void supervise_return(struct supervisor *s, bool alone);
+/* After a report. ours: the pipes that the caller took and has no more use for, -1 for none.
+ * Closing takes a while, and the next command may come at once: they wait until the place is filled
+ * again. */
+void supervise_return(struct supervisor *s, bool alone, struct pipe_ends ours);
 /* At any time, also instead: ends everything that is left below it. */
 void supervise_drop(struct supervisor *s);
 

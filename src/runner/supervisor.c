@@ -38,8 +38,10 @@ enum {
 /* The processes that wait to become a command, one in each place, and the one that has. */
 struct crew {
 	struct job *job;
+	struct command command[JOB_PLACES];
 	pid_t pid[JOB_PLACES]; /* 0: nobody */
 	bool incomplete;       /* one was killed while it waited */
+	struct user joined;    /* whose groups we have, for them to inherit */
 };
 
 /* Of this process, which has one, for the signal handler. */
@@ -61,13 +63,17 @@ void supervisor_keep_limits(void)
 	have_files_limit = getrlimit(RLIMIT_NOFILE, &files_limit) == 0;
 }
 
-void close_from(unsigned first)
+void close_fds(unsigned first, unsigned last)
 {
+	long end = last;
+
 #ifdef SYS_close_range
-	if (syscall(SYS_close_range, first, ~0U, 0) == 0)
+	if (syscall(SYS_close_range, first, last, 0) == 0)
 		return;
 #endif
-	for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; fd++)
+	if (last == FD_LAST)
+		end = sysconf(_SC_OPEN_MAX);
+	for (long fd = first; fd <= end; fd++)
 		close((int)fd);
 }
 
@@ -102,7 +108,7 @@ static void set_fds(int orders, int input, int told)
 		dup3(high_input, INPUT_FD, O_CLOEXEC) < 0 ||
 		dup3(high_told, TOLD_FD, O_CLOEXEC) < 0)
 		_exit(1);
-	close_from(FIRST_OTHER_FD);
+	close_fds(FIRST_OTHER_FD, FD_LAST);
 }
 
 /* The runner is exempt from the out-of-memory killer; commands are not. */
@@ -220,17 +226,38 @@ static pid_t make_process(struct command *c)
 #endif
 }
 
+/*
+ * The next command's user is most often the last one's, and so are the groups. The runner may be
+ * writing there: whatever the copy is then, it is what we go by.
+ */
+static void join_groups(struct crew *c)
+{
+	if (user_same_groups(&c->job->user, &c->joined))
+		return;
+	c->joined = c->job->user;
+	if (c->joined.n_groups > USER_GROUPS_MAX || user_join_groups(&c->joined) != 0)
+		c->joined.n_groups = USER_NOBODYS_GROUPS;
+}
+
 /* The runner's order to have one more process wait. False: there will be none. */
 static bool get_ready(struct crew *c)
 {
-	static struct command command[JOB_PLACES];
 	int pipes[2], place = order_receive(ORDERS_FD, pipes, 2), error;
+	struct command *command;
 
 	if (place < 0 || place >= JOB_PLACES)
 		return false;
-	command[place] =
-		(struct command){c->job, getpid(), (unsigned)place, INPUT_FD, pipes[0], pipes[1]};
-	c->pid[place] = make_process(&command[place]);
+	command = &c->command[place];
+	command->job = c->job;
+	command->supervisor = getpid();
+	command->place = (unsigned)place;
+	command->input = INPUT_FD;
+	command->out = pipes[0];
+	command->err = pipes[1];
+	join_groups(c);
+	if (!user_same_groups(&command->joined, &c->joined))
+		command->joined = c->joined; /* it is large, and seldom another */
+	c->pid[place] = make_process(command);
 	error = errno;
 	close(pipes[0]);
 	close(pipes[1]);
@@ -330,6 +357,7 @@ static void work(void)
 _Noreturn void supervisor_live(int orders, int input, int told, struct job *job)
 {
 	crew.job = job;
+	crew.joined.n_groups = USER_NOBODYS_GROUPS;
 	set_signals();
 	set_fds(orders, input, told);
 	setsid();

@@ -10,5 +10,6 @@ void supervisor_keep_limits(void);
  * eventfd. */
 _Noreturn void supervisor_live(int orders, int input, int told, struct job *job);
 
-/* Closes every fd from this one on. */
-void close_from(unsigned first);
+/* Closes every fd from the first to the last; FD_LAST: there is no last. */
+#define FD_LAST (~0U)
+void close_fds(unsigned first, unsigned last);

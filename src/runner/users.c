@@ -242,15 +242,17 @@ int user_join_groups(const struct user *u)
 	return 0;
 }
 
-static bool same_groups(const struct user *a, const struct user *b)
+bool user_same_groups(const struct user *a, const struct user *b)
 {
-	return a->gid == b->gid && a->n_groups == b->n_groups &&
-	       memcmp(a->groups, b->groups, a->n_groups * sizeof(a->groups[0])) == 0;
+	size_t n = a->n_groups;
+
+	return n <= USER_GROUPS_MAX && n == b->n_groups && a->gid == b->gid &&
+	       memcmp(a->groups, b->groups, n * sizeof(a->groups[0])) == 0;
 }
 
 int user_become(const struct user *u, const struct user *joined)
 {
-	int error = same_groups(u, joined) ? 0 : user_join_groups(u);
+	int error = user_same_groups(u, joined) ? 0 : user_join_groups(u);
 
 	if (!error && must_switch(u) && syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
 		error = errno;

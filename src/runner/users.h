@@ -11,7 +11,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-enum { USER_GROUPS_MAX = 256, USER_TEXT_MAX = 1024 };
+enum {
+	USER_GROUPS_MAX = 256,
+	USER_NOBODYS_GROUPS, /* as a number of groups: they are like nobody's */
+	USER_TEXT_MAX = 1024,
+};
 
 struct user {
 	uid_t uid;
@@ -44,6 +48,7 @@ void user_fs_leave(const struct user *u);
  * likely to be asked for can be taken beforehand, and replaced by others as long as we are root.
  */
 int user_join_groups(const struct user *u);
+bool user_same_groups(const struct user *a, const struct user *b);
 /* joined: whose groups we have already. */
 int user_become(const struct user *u, const struct user *joined);
 
