@@ -10,7 +10,8 @@
 #include "runner/users.h"
 
 enum {
-	JOB_PLACES = 4, /* for processes that wait to become the command */
+	JOB_PLACES = 8, /* for processes that wait to become the command: so many in a row start
+			 * at once */
 	JOB_NOBODY = -1,
 };
 
