@@ -22,6 +22,7 @@
 
 struct pass {
 	struct pve_driver *d;
+	bool vms; /* or all else */
 	unsigned left;
 	json_t *dirty; /* object: "site node" of what is left */
 };
@@ -56,7 +57,8 @@ static int clean_thing(void *arg, const struct journal_thing *t, struct err *e)
 	struct op op = op_within(&p->d->cleaner_op, ONE_THING_SECONDS);
 	struct err why;
 
-	if (strcmp(t->driver, PVE_NAME) != 0 || pve_box_lives(p->d, t->sandbox))
+	if (strcmp(t->driver, PVE_NAME) != 0 || pve_thing_is_vm(t) != p->vms ||
+		pve_box_lives(p->d, t->sandbox))
 		return 0;
 	if (op_cancelled(&p->d->cleaner_op))
 		return err_set(e, ERR_CANCELLED, "cancelled");
@@ -91,6 +93,16 @@ static void judge(struct pve_driver *d, const json_t *dirty)
 	}
 }
 
+static void clean_some(struct pass *p, bool vms)
+{
+	struct err e;
+
+	p->vms = vms;
+	if (journal_each_thing(p->d->env->journal, NULL, clean_thing, p, &e) < 0 &&
+		e.kind != ERR_CANCELLED)
+		log_err(&p->d->cleaner_op, LOG_ERROR, &e, "cleaning");
+}
+
 /* How many things are left. */
 static unsigned clean_once(struct pve_driver *d)
 {
@@ -98,9 +110,9 @@ static unsigned clean_once(struct pve_driver *d)
 	struct pass p = {.d = d, .dirty = dirty};
 	struct err e;
 
-	if (journal_each_thing(d->env->journal, NULL, clean_thing, &p, &e) < 0 &&
-		e.kind != ERR_CANCELLED)
-		log_err(&d->cleaner_op, LOG_ERROR, &e, "cleaning");
+	/* Networks are made while VMs are, but have to go after them. */
+	clean_some(&p, true);
+	clean_some(&p, false);
 	if (op_cancelled(&d->cleaner_op))
 		return 0;
 	judge(d, dirty);

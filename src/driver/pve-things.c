@@ -33,6 +33,11 @@ int pve_thing_intent(
 	return journal_intent(b->d->env->journal, &t, ret_row, e);
 }
 
+bool pve_thing_is_vm(const struct journal_thing *t)
+{
+	return strcmp(t->kind, "vm") == 0 || strcmp(t->kind, "template") == 0;
+}
+
 bool pve_stamp_find(const struct pve_driver *d, const char *text, char ret_id[32])
 {
 	char begin[32];
@@ -387,7 +392,7 @@ int pve_reclaim(
 	vm.node = node;
 	vm.stamp = stamp;
 	vm.keep_template = strcmp(t->kind, "template") == 0;
-	if (strcmp(t->kind, "vm") == 0 || vm.keep_template) {
+	if (pve_thing_is_vm(t)) {
 		vm.vmid = (unsigned)strtoul(name, NULL, 10);
 		return pve_vm_remove(site, op, &vm, e);
 	}

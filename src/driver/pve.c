@@ -285,7 +285,7 @@ static int fill_box(struct pve_box *b, const struct op *op, const json_t *vms, s
 
 struct rows {
 	struct pve_driver *d;
-	const char *kind; /* or NULL: all others */
+	bool vms; /* or all else */
 	struct journal_thing *things;
 	size_t n;
 };
@@ -294,9 +294,8 @@ static int keep_row(void *arg, const struct journal_thing *t, struct err *e)
 {
 	struct rows *r = arg;
 	struct journal_thing *more, *at;
-	bool is_vm = strcmp(t->kind, "vm") == 0 || strcmp(t->kind, "template") == 0;
 
-	if (is_vm != (r->kind != NULL))
+	if (pve_thing_is_vm(t) != r->vms)
 		return 0;
 	more = reallocarray(r->things, r->n + 1, sizeof(*more));
 	if (!more)
@@ -335,7 +334,7 @@ static int remove_row(void *arg, size_t i, const struct op *op, struct err *e)
 /* VMs first and all at once, then what they used. */
 static int remove_things(struct pve_box *b, const struct op *op, struct err *e)
 {
-	struct rows vms = {.d = b->d, .kind = "vm"}, rest = {.d = b->d};
+	struct rows vms = {.d = b->d, .vms = true}, rest = {.d = b->d};
 	int rc = -1;
 
 	if (journal_each_thing(b->d->env->journal, b->id, keep_row, &vms, e) == 0 &&

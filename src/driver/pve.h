@@ -277,6 +277,7 @@ int pve_switch_on(struct pve_box *b, const struct op *op, unsigned vmid, const c
 /* pve-things.c: the journal's rows, and how what they name is removed */
 int pve_thing_intent(
 	struct pve_box *b, const char *kind, const char *name, int64_t *ret_row, struct err *e);
+bool pve_thing_is_vm(const struct journal_thing *t); /* a template, too */
 int pve_reclaim(
 	struct driver *base, const struct op *op, const struct journal_thing *t, struct err *e);
 /* Removes a VM that carries the stamp; fine if there is none. maybe_coming: a task that makes it
