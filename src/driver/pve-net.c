@@ -16,7 +16,7 @@
 
 #define LEAVING_SECONDS 120.0
 #define LEAVING_LOOK    0.5
-enum { NAME_TRIES = 5, RANGE_TRIES = 400, POST_TRIES = 4, TAKEN_MAX = 4096 };
+enum { NAME_TRIES = 5, RANGE_TRIES = 400, POST_TRIES = 4, TAKEN_MAX = 4096, LINK_LOCAL = 0xa9fe };
 
 /* ---- ranges ---- */
 
@@ -479,7 +479,8 @@ static int list_vnets(struct pve_box *b, struct err *e)
 	return 0;
 }
 
-/* Guests with a way out need somebody to ask for names: whom the node asks. */
+/* Guests with a way out need somebody to ask for names: whom the node asks, if that is not itself
+ * or something next to it, like a metadata service. */
 static int find_dns(struct pve_box *b, const struct op *op, struct err *e)
 {
 	auto_json json_t *dns = NULL;
@@ -496,7 +497,8 @@ static int find_dns(struct pve_box *b, const struct op *op, struct err *e)
 	if (pve_do(b->api, op, "GET", NULL, 0, &dns, e, "/nodes/%s/dns", b->inst->node) < 0)
 		return e->kind == ERR_CANCELLED || e->kind == ERR_TIMEOUT ? -1 : 0;
 	server = json_string_value(json_object_get(dns, "dns1"));
-	if (!server || ipv4_parse(server, &addr, &ignored) < 0 || addr >> 24 == 127)
+	if (!server || ipv4_parse(server, &addr, &ignored) < 0 || addr >> 24 == 127 ||
+		addr >> 16 == LINK_LOCAL)
 		return 0;
 	return str_dup(server, &b->dns, e);
 }

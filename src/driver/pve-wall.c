@@ -65,9 +65,22 @@ static void add_dns(struct wall *w, const char *server, const char *proto)
 {
 	struct rule *r = add_rule(w, "ACCEPT");
 
-	r->dest = server;
+	snprintf(r->text, sizeof(r->text), "%s", server);
+	r->dest = r->text;
 	r->proto = proto;
 	r->port = "53";
+}
+
+/* Where there is no other to ask, guests are told by DHCP to ask the node. */
+static void add_own_dns(struct wall *w, const struct vnet_spec *vnet, const struct subnet_spec *s)
+{
+	char gateway[NET_TEXT_MAX];
+
+	if (!s->gateway || !s->snat || !vnet->dhcp || !s->n_dhcp_ranges)
+		return;
+	ipv4_text(s->gateway, gateway);
+	add_dns(w, gateway, "udp");
+	add_dns(w, gateway, "tcp");
 }
 
 static void add_gateway(struct wall *w, const struct subnet_spec *s)
@@ -93,10 +106,13 @@ static int plan(const struct pve_box *b, struct wall *ret, struct err *e)
 	size_t most = 3; /* names, twice, and the last one */
 
 	for (size_t i = 0; i < b->n_vnets; i++)
-		most += 2 * b->vnets[i].n_subnets;
+		most += 4 * b->vnets[i].n_subnets;
 	*ret = (struct wall){.rules = calloc(most, sizeof(struct rule))};
 	if (!ret->rules)
 		return err_oom(e);
+	for (size_t i = 0; i < b->n_vnets && !b->dns; i++)
+		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)
+			add_own_dns(ret, b->vnets[i].spec, &b->vnets[i].subnets[k]);
 	/* A gateway is the node itself. */
 	for (size_t i = 0; i < b->n_vnets; i++)
 		for (size_t k = 0; k < b->vnets[i].n_subnets; k++)

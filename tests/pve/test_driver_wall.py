@@ -40,15 +40,15 @@ def clean(pve: PveServer) -> Iterator[PveServer]:
     assert pve.state()["firewall"] == walls
 
 
-def walled(snat: bool) -> dict[str, Any]:
+def walled(snat: bool, *, dhcp: bool = False) -> dict[str, Any]:
     """Two networks and a VM in both."""
-    vnets = [
-        {
-            "alias": alias,
-            "subnets": [{"cidr": f"10.98.{i}.0/24", "gateway": f"10.98.{i}.1", "snat": snat}],
-        }
-        for i, alias in enumerate(("one", "two"))
-    ]
+    vnets = []
+    for i, alias in enumerate(("one", "two")):
+        net = f"10.98.{i}"
+        subnet: dict[str, Any] = {"cidr": f"{net}.0/24", "gateway": f"{net}.1", "snat": snat}
+        if dhcp:
+            subnet["dhcp_ranges"] = [{"start": f"{net}.50", "end": f"{net}.99"}]
+        vnets.append({"alias": alias, "subnets": [subnet]})
     nics = [{"vnet": "one"}, {"vnet": "two"}]
     return {
         **SPEC,
@@ -94,6 +94,25 @@ def test_the_first_rule_that_fits_decides(home: PveHome, clean: PveServer) -> No
     assert wall["options"]["enable"] == 1
     assert wall["options"]["policy_out"] == "ACCEPT"
     home.ok("rm", box)
+
+
+@pytest.mark.parametrize("dns", ["127.0.0.53", "169.254.169.254", "2001:db8::1"])
+def test_names_where_guests_cannot_ask_whom_the_node_asks(
+    home: PveHome, clean: PveServer, dns: str
+) -> None:
+    """DHCP has them ask the node, which is closed otherwise."""
+    clean.control("node", node=clean.node, dns=dns)
+    try:
+        box = home.up(walled(snat=True, dhcp=True))
+        assert not [s for s in clean.state()["subnets"].values() if s.get("dhcp-dns-server")]
+        names = [
+            ("ACCEPT", f"10.98.{i}.1", proto, "53") for i in range(2) for proto in ("udp", "tcp")
+        ]
+        wall = wall_of(clean, box)
+        assert shown(wall["rules"]) == [*names, *NETWORKS, ("DROP", PRIVATE), TEMPLATES]
+        home.ok("rm", box)
+    finally:
+        clean.control("node", node=clean.node, dns="192.0.2.1")
 
 
 def test_without_a_way_out_there_is_none(home: PveHome, clean: PveServer) -> None:

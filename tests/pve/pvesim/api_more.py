@@ -87,8 +87,7 @@ async def node_config(call: Call) -> Any:
 
 @route("GET /nodes/{node}/dns")
 async def node_dns(call: Call) -> Any:
-    call.state.node(call["node"])
-    return {"search": "test", "dns1": "192.0.2.1"}
+    return {"search": "test", "dns1": call.state.node(call["node"]).dns}
 
 
 @route("GET /nodes/{node}/services/{service}/state", "/nodes/{node}", PRIVILEGED)

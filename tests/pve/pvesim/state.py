@@ -32,6 +32,7 @@ class Node:
         self.reload_fails = 0
         self.online = True
         self.dnsmasq = True
+        self.dns = "192.0.2.1"
 
 
 class Volume:
