@@ -6,7 +6,7 @@ BENCH ?= exec,files,memory,inspect
 SECONDS_EACH ?= 60
 MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
 
-.PHONY: all deps demo test bench fuzz install clean
+.PHONY: all deps demo check test bench fuzz install clean
 
 all: deps
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
@@ -23,6 +23,11 @@ demo: all $(VENV)/installed
 $(VENV)/installed: python/pyproject.toml python/requirements-dev.txt
 	@tools/install-deps run
 	@tools/make-venv $(VENV)
+
+# What needs no VM and no root, in a minute or two.
+check:
+	@tools/install-deps build run test
+	@tests/run --check
 
 # Everything; prints "N passed, N failed" at the end.
 test:

@@ -1,8 +1,8 @@
-/* serve.c - moat-daemon: what `moat serve` becomes. */
+/* moat-daemon.c - the program moat-daemon, which `moat serve` executes. */
 #include "cli/cmd.h"
 #include "daemon/daemon.h"
 
-/* The command line knows the daemon by its protocol only; this is where the two meet. */
+/* src/cli does not include src/daemon: it gets this function to call. */
 static int serve(int ready_fd, bool leave_when_idle, struct err *e)
 {
 	struct daemon_options opts = {.ready_fd = ready_fd, .leave_when_idle = leave_when_idle};

@@ -1,13 +1,13 @@
 /*
- * helper.c - moat-helper: the guard and the holder of a network by themselves. Both are started for
- * each sandbox, and the libraries that the rest of moat is linked with take far longer to load than
- * these two take to begin.
+ * moat-helper.c - the program moat-helper: a guard, or a holder of networks. Both start with every
+ * sandbox, and loading the libraries of the other programs would take far longer than their own
+ * start.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "net/holder.h"
-#include "util/guard.h"
+#include "net/holder/holder.h"
+#include "util/system/guard.h"
 
 int main(int argc, char **argv)
 {

@@ -1,9 +1,9 @@
-/* ssh.c - moat-ssh: SSH with one guest, in a process of its own; see ssh/ssh.h. */
+/* moat-ssh.c - the program moat-ssh: SSH with one guest. See driver/vagrant/ssh/ssh.h. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "ssh/ssh.h"
+#include "driver/vagrant/ssh/ssh.h"
 
 int main(void)
 {
@@ -11,5 +11,6 @@ int main(void)
 		fprintf(stderr, "moat-ssh is internal to moat\n");
 		return 2;
 	}
-	_exit(ssh_main()); /* at once: the end closes everything, and nothing was written */
+	_exit(ssh_main()); /* no exit handlers: the kernel closes everything, and no output is
+			      buffered */
 }

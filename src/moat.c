@@ -1,17 +1,15 @@
-/*
- * main.c - moat: the command line. The daemon is a program of its own (serve.c), as its libraries
- * take longer to load than most commands take to run.
- */
+/* moat.c - the program moat: the command line. The daemon is another program (moat-daemon.c),
+ * because its libraries take longer to load than most commands take to run. */
 #include <errno.h>
 #include <unistd.h>
 
 #include "cli/cmd.h"
 #include "util/auto.h"
-#include "util/paths.h"
+#include "util/system/paths.h"
 
 static char **own_argv;
 
-/* moat-daemon takes the same arguments. Returns only if it cannot be run. */
+/* Executes moat-daemon with the arguments of this process. Returns only if that fails. */
 static int become_daemon(int ready_fd, bool leave_when_idle, struct err *e)
 {
 	auto_free char *path = NULL;

@@ -4,8 +4,8 @@
 DEBIAN_DISK_MB=8192
 DEBIAN_MEMORY_MB=1500
 
-# Of the kernel's drivers only what a virtual machine can have; all of the rest (network protocols,
-# file systems, crypto).
+# Kernel modules of the image: of drivers only those for devices of virtual machines; everything
+# that is no driver (network protocols, file systems, crypto).
 DEBIAN_MODULE_DIRS='arch block crypto fs kernel lib mm net security virt
 	drivers/acpi drivers/ata drivers/block drivers/cdrom drivers/char drivers/connector drivers/crypto/virtio
 	drivers/dax drivers/firmware drivers/gpu/drm/*.ko* drivers/gpu/drm/bochs drivers/gpu/drm/qxl
@@ -21,7 +21,9 @@ DEBIAN_MODULE_DIRS='arch block crypto fs kernel lib mm net security virt
 # debian_sources_derive CODENAME: a sources.list for that release from the mirrors that this machine
 # uses for whichever release it has.
 debian_sources_derive() {
-	option=$(debian_keyring)
+	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+	option=
+	[ ! -f "$keyring" ] || option="[signed-by=$keyring] "
 	debian_sources | while read -r uri _ codename label; do
 		case $label:$codename in
 		Debian-Security:*) echo "deb $option$uri $1-security main" ;;
@@ -47,7 +49,7 @@ namespace() {
 	fi
 }
 
-# Says which piece is missing before anything long begins.
+# Fails before the long part of the build if namespaces cannot be made, and says what is missing.
 namespace_check() {
 	# shellcheck disable=SC2016 # for the inner shell
 	namespace sh -c 'mount -t tmpfs none "$1"' sh "$WORK" && return 0
@@ -114,7 +116,7 @@ debian_build() {
 
 	progress 3 9 'downloading and unpacking packages'
 	truncate -s "${DEBIAN_DISK_MB}M" "$WORK/disk.raw"
-	# The stages in there report themselves, on fd 3.
+	# stage.sh reports its own progress, on fd 3.
 	namespace sh "$HERE/debian/stage.sh" "$1" "$2" "$MODULES" "$WORK" "$CACHE" "$DEBIAN_DISK_MB"
 
 	progress 7 9 'making the disk bootable'

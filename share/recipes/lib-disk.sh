@@ -10,8 +10,8 @@ BOOT_START_MB=1
 BOOT_SIZE_MB=63
 ROOT_START_MB=64
 
-# The controllers a root disk can be on; the random numbers for which systemd waits; the port that the
-# guest agent speaks through. Everything else is the booted system's business.
+# Modules of the initramfs: controllers of root disks, the random number device for which systemd
+# waits, the port of the guest agent. The booted system loads all others.
 DISK_MODULES='virtio-rng virtio_console virtio_pci virtio_mmio virtio_blk virtio_scsi ahci ata_piix
 	ata_generic sd_mod sym53c8xx vmw_pvscsi nvme ext4 crc32c_generic crc32c_intel crct10dif_generic crc64_rocksoft'
 

@@ -11,12 +11,12 @@ KERNEL_META=linux-image-amd64
 # shellcheck disable=SC2034 # used by lib-tiny.sh and lib-debian.sh
 LINUX_CMDLINE='console=ttyS0 quiet panic=-1 cryptomgr.notests no_timer_check'
 
-# Not to be used: ext4 in 6.1.192-1 crashes as soon as memory was short once (a null pointer in
+# Kernels that must not be used: ext4 in 6.1.192-1 crashes as soon as memory was short once (a null pointer in
 # ext4_mb_load_buddy_gfp).
 KERNELS_BROKEN=' linux-image-6.1.0-55-amd64 '
 
-# The package that really holds the kernel: the metapackage depends on it by version. Instead of a
-# broken one it is the last before it.
+# The package that really holds the kernel: the metapackage depends on it by version. If
+# that version is broken, the last one before it.
 kernel_package() {
 	newest=$(apt_tool apt-cache depends "$KERNEL_META" | awk '/Depends: linux-image-[0-9]/ { print $2; exit }')
 	case $KERNELS_BROKEN in
@@ -94,7 +94,7 @@ modules_copy() {
 	depmod_run "$modules_to"
 }
 
-# module_unsign FILE: without its signature, which a kernel checks if it is there, but does not ask for.
+# module_unsign FILE: removes the signature, which a kernel checks but does not require.
 # Behind the module come the signature, twelve bytes of which the last four are its length, and a mark.
 module_unsign() {
 	[ "$(tail -c 28 "$1")" = '~Module signature appended~' ] || return 0

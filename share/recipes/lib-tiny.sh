@@ -1,19 +1,19 @@
 # shellcheck shell=sh
 # lib-tiny.sh - the tiny system as a directory tree. Sourced after lib-linux.sh by tiny.sh, tiny-disk.sh.
 
-# What virtual machines have for hardware, on QEMU and elsewhere.
+# Drivers for the hardware of virtual machines, on QEMU and elsewhere.
 TINY_MODULES='virtio_pci virtio_mmio virtio_console virtio_net 8021q virtio_blk virtio_scsi virtio-rng
 	virtio_balloon virtio_input e1000 e1000e vmxnet3 8139cp ahci ata_piix ata_generic sd_mod sr_mod
 	sym53c8xx vmw_pvscsi nvme ext4 isofs vfat nls_cp437 nls_ascii nls_utf8 overlay loop bridge veth tun
 	crc32c_generic crc32c_intel crct10dif_generic crc64_rocksoft vmgenid af_packet
 	button evdev 9p 9pnet_virtio virtiofs'
 
-# All but the first is a tenth of what an emulated guest executes to start a program, and nothing here
-# uses it.
+# What follows LINUX_CMDLINE turns off parts of the kernel that nothing here uses. They are a tenth of
+# what an emulated guest executes to start a program.
 # shellcheck disable=SC2034 # used by tiny.sh and tiny-disk.sh
 TINY_CMDLINE="$LINUX_CMDLINE lsm= cgroup_disable=memory psi=0 init_on_alloc=0"
 
-# Where those and their dependencies are. Unpacking a whole kernel package takes 400 MB.
+# Where those modules and their dependencies are. Unpacking a whole kernel package takes 400 MB.
 TINY_MODULE_DIRS='arch/x86/crypto block crypto drivers/acpi drivers/ata drivers/block drivers/cdrom
 	drivers/char drivers/input drivers/net/*.ko* drivers/net/ethernet/intel/e1000*
 	drivers/net/ethernet/realtek drivers/net/vmxnet3 drivers/nvme drivers/pps
@@ -21,12 +21,12 @@ TINY_MODULE_DIRS='arch/x86/crypto block crypto drivers/acpi drivers/ata drivers/
 	drivers/virt drivers/virtio fs/*.ko* fs/9p fs/ext4 fs/fat fs/fuse fs/fscache fs/isofs fs/jbd2
 	fs/netfs fs/nls fs/overlayfs lib net/802 net/8021q net/9p net/bridge net/core net/llc net/packet'
 
-# tools_fetch: the kernel and the guest agent with its libraries, unpacked into TOOLS.
+# tools_fetch: busybox, the kernel and the guest agent with its libraries, unpacked into TOOLS.
 tools_fetch() {
 	TOOLS=$WORK/tools
 	kernel=$(kernel_package)
 	[ -n "$kernel" ] || die "the apt sources of this machine have no $KERNEL_META"
-	unpack "$TOOLS" qemu-guest-agent
+	unpack "$TOOLS" busybox-static qemu-guest-agent
 	libraries_fetch qemu-guest-agent
 	VERSION=${kernel#linux-image-}
 	{
@@ -37,7 +37,7 @@ tools_fetch() {
 	unpack "$TOOLS" "$kernel" -- -T "$WORK/patterns"
 }
 
-# libraries_fetch PACKAGE...: the library packages they depend on, and theirs.
+# libraries_fetch PACKAGE...: unpacks the library packages that these depend on, directly or not.
 libraries_fetch() {
 	wanted=$*
 	known=
@@ -59,7 +59,7 @@ libraries_fetch() {
 	unpack "$TOOLS" $known
 }
 
-# program_install ROOT PROGRAM: with the shared libraries that it really loads.
+# program_install ROOT PROGRAM: copies a program with the shared libraries that it really loads.
 program_install() {
 	libs=$TOOLS/usr/lib/x86_64-linux-gnu
 	loader=$TOOLS/lib64/ld-linux-x86-64.so.2
@@ -111,7 +111,7 @@ tiny_settings() {
 	chmod 755 "$1/etc/acpi/PWRF/00000080"
 }
 
-# tiny_rootfs ROOT: everything but /home/user, which has another owner.
+# tiny_rootfs ROOT: makes the whole tree but /home/user, which has another owner.
 tiny_rootfs() {
 	for dir in dev etc/init.d home proc root run sys tmp usr/local/bin usr/local/sbin \
 		var/log var/tmp var/lib/misc mnt opt srv; do

@@ -61,7 +61,7 @@ recipe_begin() {
 	OUT=$(cd "$1" && pwd) || die "cannot enter the output directory $1"
 	WORK=$(cd "$2" && pwd) || die "cannot enter the work directory $2"
 	[ -n "${MOAT_CACHE_DIR:-}" ] || die "MOAT_CACHE_DIR is not set"
-	mkdir -p "$MOAT_CACHE_DIR/debs" "$MOAT_CACHE_DIR/busybox" || die "cannot create the cache directory $MOAT_CACHE_DIR"
+	mkdir -p "$MOAT_CACHE_DIR/debs" || die "cannot create the cache directory $MOAT_CACHE_DIR"
 	CACHE=$(cd "$MOAT_CACHE_DIR" && pwd)
 	TMPDIR=$WORK
 	export TMPDIR
@@ -149,12 +149,6 @@ debian_sources() {
 		done
 }
 
-# The option of a line in a sources.list that names Debian's keys.
-debian_keyring() {
-	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	[ ! -f "$keyring" ] || printf '[signed-by=%s] ' "$keyring"
-}
-
 # A third party's broken source must not stop us: what counts is that Debian's index arrived.
 apt_update_once() {
 	apt_tool apt-get update || echo "apt-get update had problems"
@@ -209,8 +203,8 @@ cache_move() {
 
 # Superseded versions, and parts that a killed build left.
 cache_prune() {
-	find "$CACHE/debs" "$CACHE/busybox" -type f -mtime +30 -delete
-	find "$CACHE/debs" "$CACHE/busybox" -name '.part.*' -mmin +60 -delete
+	find "$CACHE/debs" -type f -mtime +30 -delete
+	find "$CACHE/debs" -name '.part.*' -mmin +60 -delete
 }
 
 # Releases differ in where they put /bin and /lib: with these links all of it lands below usr.

@@ -1,11 +1,10 @@
 #!/bin/sh
 # tiny-disk - the tiny system on a disk of its own, which boots from BIOS and from UEFI, on virtio,
-# SCSI and IDE. For tests of all that.
+# SCSI and IDE. For tests of booting from disks.
 # shellcheck source-path=SCRIPTDIR
 HERE=$(dirname "$0")
 . "$HERE/lib.sh"
 . "$HERE/lib-linux.sh"
-. "$HERE/lib-busybox.sh"
 . "$HERE/lib-tiny.sh"
 . "$HERE/lib-disk.sh"
 
@@ -22,38 +21,35 @@ owners_set() {
 recipe_begin "$@"
 cache_prune
 
-progress 0 7 'reading the package lists'
+progress 0 6 'reading the package lists'
 apt_setup
 apt_update
 
-progress 1 7 'fetching Debian packages'
+progress 1 6 'fetching Debian packages'
 tools_fetch
 # shellcheck disable=SC2086 # a list of names
 unpack "$TOOLS" $DISK_TOOLS
 
-progress 2 7 'building busybox'
-busybox_fetch "$TOOLS"
-
-progress 3 7 'preparing the kernel'
+progress 2 6 'preparing the kernel'
 mkdir -p "$WORK/boot"
 cp "$TOOLS"/boot/vmlinuz-* "$WORK/boot/vmlinuz"
 disk_initrd "$TOOLS/usr/lib/modules/$VERSION" "$WORK/boot/initrd"
 
-progress 4 7 'making the system'
+progress 3 6 'making the system'
 tiny_rootfs "$WORK/root"
 mkdir -p "$WORK/root/home/user"
 find "$WORK/root" -exec touch -h -d "@$EPOCH" {} +
 
-progress 5 7 'making the disk'
+progress 4 6 'making the disk'
 truncate -s "${DISK_MB}M" "$WORK/disk.raw"
 ext4_make "$WORK/disk.raw" "$DISK_MB" "$WORK/root"
 owners_set "$WORK/disk.raw" "$WORK/root"
 disk_boot "$WORK/disk.raw" "$DISK_MB" "$WORK/boot" "root=LABEL=root rw $TINY_CMDLINE"
 
-progress 6 7 'compressing the disk'
+progress 5 6 'compressing the disk'
 disk_pack "$WORK/disk.raw"
 manifest name=tiny-disk \
 	description='The tiny system on a disk that boots from BIOS and UEFI, for tests' \
 	kernel= kernel_efi= initrd= cmdline= disk=disk.qcow2 disk_format=qcow2 \
 	root=LABEL=root user=user min_ram_mb=128 firmware=any
-progress 7 7 'done'
+progress 6 6 'done'

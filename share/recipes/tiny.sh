@@ -6,31 +6,27 @@
 HERE=$(dirname "$0")
 . "$HERE/lib.sh"
 . "$HERE/lib-linux.sh"
-. "$HERE/lib-busybox.sh"
 . "$HERE/lib-tiny.sh"
 
 recipe_begin "$@"
 cache_prune
 
-progress 0 6 'reading the package lists'
+progress 0 5 'reading the package lists'
 apt_setup
 apt_update
 
-progress 1 6 'fetching Debian packages'
+progress 1 5 'fetching Debian packages'
 tools_fetch
 
-progress 2 6 'building busybox'
-busybox_fetch "$TOOLS"
-
-progress 3 6 'preparing the kernel'
+progress 2 5 'preparing the kernel'
 kernel_files "$TOOLS/boot" "$OUT"
 
-progress 4 6 'making the system'
+progress 3 5 'making the system'
 tiny_rootfs "$WORK/root"
 ln -s /bin/busybox "$WORK/root/init"
 mkdir -p "$WORK/owned/home/user"
 
-progress 5 6 'packing the initramfs'
+progress 4 5 'packing the initramfs'
 # The kernel unpacks one archive after the other: each has its owner.
 {
 	cpio_pack "$WORK/root" 0:0
@@ -42,4 +38,4 @@ manifest name=tiny \
 	kernel="$KERNEL" kernel_efi=vmlinuz initrd=initrd \
 	cmdline="$TINY_CMDLINE" \
 	disk= disk_format= root= user=user min_ram_mb=128 firmware=any
-progress 6 6 'done'
+progress 5 5 'done'

@@ -12,7 +12,7 @@
 #include "util/str.h"
 #include "util/suggest.h"
 
-enum { ARGS_WRONG = -64 }; /* in err.sys; no errno, so no confusion */
+enum { ARGS_WRONG = -64 }; /* stored in err.sys; not a value of errno */
 
 int args_fail(struct err *e, const char *fmt, ...)
 {
@@ -39,7 +39,7 @@ void args_free(struct args *a)
 	*a = (struct args){0};
 }
 
-/* Calls for every option that the verb takes, its own ones first; NULL after the last. */
+/* The n-th option that the verb takes, its own ones before the common ones; NULL after the last. */
 static const struct opt *nth_opt(const struct cmd *cmd, unsigned n)
 {
 	for (const struct opt *o = cmd->opts; o && o->name; o++)
@@ -85,7 +85,7 @@ static int fail_unknown_long(const struct cmd *cmd, const char *name, size_t len
 	return args_fail(e, "no option --%.*s", (int)len, name);
 }
 
-/* Every word gives at most strlen(word) options, so the array made for all of them is enough. */
+/* The array has room: a word of the command line gives at most strlen(word) options. */
 static void add(struct args *a, const struct opt *o, const char *value)
 {
 	a->given[a->n_given++] = (struct given){o, value};
@@ -158,7 +158,7 @@ static int check_count(const struct args *a, struct err *e)
 	return 0;
 }
 
-/* Goes on after an error, which is the first one then: --json may come after it. */
+/* Parses on after an error and keeps the first one, since --json may follow. */
 static int parse(struct args *a, char **argv, struct err *e)
 {
 	bool only_operands = false;
@@ -175,7 +175,8 @@ static int parse(struct args *a, char **argv, struct err *e)
 		}
 		if (only_operands || word[0] != '-' || !word[1]) {
 			a->operands[a->n_operands++] = word;
-			/* `exec ID -- ls` and `exec ID ls -l` both mean what they seem to. */
+			/* `exec ID -- ls` and `exec ID ls -l` both work: the command begins after
+			 * ID. */
 			if ((a->cmd->flags & CMD_COMMAND) && !only_operands && at[1] &&
 				strcmp(at[1], "--") == 0)
 				at++;
@@ -199,7 +200,7 @@ int args_parse(const struct cmd *cmd, char **argv, struct args *ret, struct err 
 	return 0;
 }
 
-bool args_ask_json(const struct cmd *cmd, char **argv)
+bool args_has_json(const struct cmd *cmd, char **argv)
 {
 	auto_args struct args a = {.cmd = cmd};
 	struct err ignored;
@@ -219,7 +220,7 @@ bool args_ask_json(const struct cmd *cmd, char **argv)
 const char *args_each(const struct args *a, const char *name, unsigned *at)
 {
 	if (!find_long(a->cmd, name, strlen(name)))
-		abort(); /* a verb asks for an option that its table does not have */
+		abort(); /* a bug: the verb's table lacks this option */
 	for (; *at < a->n_given; ++*at)
 		if (strcmp(a->given[*at].opt->name, name) == 0)
 			return a->given[(*at)++].value;
@@ -296,7 +297,8 @@ int args_pairs(const struct args *a, const char *name, bool from_env, json_t *in
 		if (!equals && from_env && *key) {
 			value = getenv(text);
 			if (!value)
-				continue; /* as env(1) would: not set here, not set there */
+				continue; /* not set in our environment: leave it unset in the
+					     guest, as env(1) would */
 		}
 		if (!value || !*key)
 			return args_fail(e, "--%s: \"%s\" is not NAME=VALUE", name, text);

@@ -26,7 +26,7 @@ static void show_tick(void *arg)
 	progress_tick(&cli->progress);
 }
 
-int cli_run(struct cli *cli, struct call *call, json_t **ret, struct err *e)
+int cli_call(struct cli *cli, struct call *call, json_t **ret, struct err *e)
 {
 	int rc;
 
@@ -42,14 +42,14 @@ int cli_run(struct cli *cli, struct call *call, json_t **ret, struct err *e)
 	return rc;
 }
 
-int cli_ask(struct cli *cli, const char *op, json_t *args, json_t **ret, struct err *e)
+int cli_request(struct cli *cli, const char *op, json_t *args, json_t **ret, struct err *e)
 {
 	auto_json json_t *owned = args;
 	struct call call = {.op = op, .args = owned};
 
 	if (!owned)
 		return err_oom(e);
-	return cli_run(cli, &call, ret, e);
+	return cli_call(cli, &call, ret, e);
 }
 
 static int set_text(json_t *j, const char *name, const char *value, struct err *e)
@@ -100,7 +100,7 @@ void cli_note(struct cli *cli, const char *fmt, ...)
 	print_safe_lines(stderr, text);
 }
 
-void cli_complain(struct cli *cli, const struct err *e)
+void cli_print_error(struct cli *cli, const struct err *e)
 {
 	bool colours = cli->screen.err_colour;
 

@@ -1,7 +1,7 @@
 /*
  * How it works: cli_main finds the verb in cmd_table, parses its options by its table and calls its
- * run(). A verb asks the daemon through cli.h, prints, and returns an exit code, or -1 with an
- * error, which is printed and turned into an exit code here and nowhere else.
+ * run(). A verb makes requests of the daemon through cli.h, prints, and returns an exit code, or -1
+ * with an error. Only this file prints that error and turns it into an exit code.
  */
 #include "cli/cmd.h"
 
@@ -14,7 +14,7 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/help.h"
-#include "cli/signals.h"
+#include "cli/terminal/signals.h"
 #include "util/auto.h"
 #include "util/suggest.h"
 
@@ -80,6 +80,8 @@ int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct er
 {
 	struct suggestion best = {0};
 
+	if (word[0] == '-')
+		return args_fail(e, "no option %s; options of a verb stand after it", word);
 	for (; *table; table++) {
 		const char *space = strchr((*table)->name, ' ');
 
@@ -90,19 +92,20 @@ int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct er
 	return args_fail(e, "no verb \"%s\"", word);
 }
 
-/* A program that was started without them would write its answers into the next file it opens. */
+/* Opens stdin, stdout and stderr if they are closed: otherwise the next file that we open would get
+ * our output. */
 static void open_std_fds(void)
 {
 	int fd;
 
 	do
-		fd = open("/dev/null", O_RDWR); /* children may have these three */
+		fd = open("/dev/null", O_RDWR); /* no O_CLOEXEC: children may inherit these three */
 	while (fd >= 0 && fd <= 2);
 	if (fd > 2)
 		close(fd);
 }
 
-/* With --json there is one document on stdout whatever happens. */
+/* With --json, stdout gets one document, even for an error. */
 static void print_json_error(const struct err *e)
 {
 	auto_json json_t *doc = json_pack("{s:o}", "error", cli_error_json(e));
@@ -135,7 +138,7 @@ static int report(struct cli *cli, const struct err *e)
 	if (code == EXIT_INTERRUPTED && signals_seen())
 		cli_note(cli, "interrupted");
 	else
-		cli_complain(cli, e);
+		cli_print_error(cli, e);
 	if (cli->json)
 		print_json_error(e);
 	if ((cli->args->cmd->flags & CMD_OWN_ERROR) && code != EXIT_INTERRUPTED)
@@ -166,8 +169,8 @@ static int run(const struct args *args, serve_fn *serve)
 	return code;
 }
 
-/* Finds the verb, and the second word of verbs that have one. On failure known is what the first
- * word means, if anything. */
+/* Finds the verb, with the second word of verbs that have subcommands. On failure *known is the
+ * verb of the first word, if there is one. */
 static const struct cmd *choose(char ***argv, const struct cmd **known, struct err *e)
 {
 	const struct cmd *cmd = cmd_find(cmd_table, **argv);
@@ -209,9 +212,9 @@ int cli_main(int argc, char **argv, serve_fn *serve)
 		*argv = (char *)"version";
 	cmd = choose(&argv, &known, &e);
 	if (!cmd)
-		return fail_usage(known, args_ask_json(NULL, argv), &e);
+		return fail_usage(known, args_has_json(NULL, argv), &e);
 	if (args_parse(cmd, argv, &args, &e) < 0)
-		return fail_usage(cmd, args_ask_json(cmd, argv), &e);
+		return fail_usage(cmd, args_has_json(cmd, argv), &e);
 	if (args_has(&args, "help")) {
 		help_verb(stdout, cmd);
 		return check_stdout(&e) < 0 ? EXIT_FAILED : EXIT_OK;

@@ -1,38 +1,25 @@
-/*
- * cmd.h - the verbs: one const struct cmd each, from which parsing, help and completion come.
- * The command line is single-threaded.
- */
+/* cmd.h - the table of verbs: one const struct cmd each, from which parsing, help and completion
+ * come. The command line is single-threaded. */
 #pragma once
 
 #include <stdbool.h>
 
+#include "cli/terminal/exit-code.h"
 #include "util/err.h"
 
 struct cli;
 
-/* What a program may rely on; documented in moat.1. */
-enum exit_code {
-	EXIT_OK = 0,
-	EXIT_FAILED = 1,
-	EXIT_USAGE = 2,
-	EXIT_NOT_FOUND = 3,
-	EXIT_UNAVAILABLE = 4,
-	EXIT_TIMED_OUT = 124, /* exec: the command's time was up */
-	EXIT_OWN_ERROR = 125, /* exec, shell: moat failed, not the command */
-	EXIT_INTERRUPTED = 130,
-};
-
 struct opt {
 	char letter;      /* 0: none */
 	const char *name; /* without the dashes; NULL ends a table */
-	const char *arg;  /* what its argument is called; NULL: it takes none */
+	const char *arg;  /* the name of its argument; NULL: it takes none */
 	const char *help; /* NULL: internal, not shown anywhere */
 };
 
 /* What the operands are, for completion. */
 enum operand {
 	OPERAND_NONE,
-	OPERAND_SANDBOX,   /* one sandbox, then nothing that we could guess */
+	OPERAND_SANDBOX,   /* one sandbox; what follows cannot be completed */
 	OPERAND_SANDBOXES, /* any number */
 	OPERAND_SPEC,      /* a spec file or an image */
 	OPERAND_IMAGE,
@@ -52,18 +39,19 @@ enum cmd_flag {
 };
 
 struct cmd {
-	const char *name;     /* "up"; of a subcommand both words, "image build" */
+	const char *name;     /* "up"; both words of a subcommand, "image build" */
 	const char *group;    /* heading in `moat help` */
 	const char *synopsis; /* operands only; options are in the table */
 	const char *summary;
 	const char *about; /* paragraphs below the summary; may be NULL */
 	const char *examples;
 	const struct opt *opts; /* may be NULL */
-	unsigned min, max;      /* operands; max 0 with min 0: none */
+	unsigned min, max;      /* number of operands; both 0: none */
 	enum operand operand;
 	unsigned flags;
-	const struct cmd *const *subs; /* NULL-terminated; such a verb has no run */
-	/* The exit code, or -1 with e filled. */
+	const struct cmd *const
+		*subs; /* subcommands, NULL at the end; a verb with these has no run */
+	/* Returns the exit code, or -1 with e filled. */
 	int (*run)(struct cli *cli, struct err *e);
 };
 #define OPERANDS_ANY 1000000u
@@ -76,16 +64,17 @@ extern const struct cmd cmd_up, cmd_ls, cmd_exec, cmd_cp, cmd_shell, cmd_screens
 
 /* All verbs in the order of `moat help`; NULL at the end. */
 extern const struct cmd *const cmd_table[];
-/* Options that every verb takes, as far as its flags allow. */
+/* Options of all verbs, except where a verb's flags exclude one. */
 extern const struct opt cmd_common_opts[];
 bool cmd_takes_common(const struct cmd *cmd, const struct opt *opt);
 
-/* Exact names only: a new verb must not break a script. */
+/* The verb called `word`, or NULL. Matches whole names only: a new verb must not break scripts that
+ * abbreviate an old one. */
 const struct cmd *cmd_find(const struct cmd *const *table, const char *word);
 /* Fills e with "no verb ...; did you mean ...?". */
 int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct err *e);
 
-/* The daemon itself, for `moat serve`: returns when it has ended. */
+/* Runs the daemon, for `moat serve`: returns when it has ended. */
 typedef int serve_fn(int ready_fd, bool leave_when_idle, struct err *e);
 
 int cli_main(int argc, char **argv, serve_fn *serve);

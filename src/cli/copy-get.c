@@ -11,11 +11,11 @@
 #include "util/auto.h"
 #include "util/str.h"
 
-/* A file on its way in. */
+/* A file that is being received. */
 struct incoming {
 	struct copy *c;
 	struct outfile *file; /* NULL: stdout */
-	struct stream *out;   /* then */
+	struct stream *out;   /* where it goes if file is NULL */
 };
 
 static int take_piece(void *arg, enum call_stream stream, struct bytes data, struct err *e)
@@ -25,13 +25,13 @@ static int take_piece(void *arg, enum call_stream stream, struct bytes data, str
 	copy_moved(in->c, data.len);
 	if (!in->file)
 		return stream_data(in->out, stream, data, e);
-	/* Not before there is something to write: a file that cannot be read leaves no trace. */
+	/* Opened late, so that a file that cannot be read in the guest leaves nothing here. */
 	if (in->file->fd < 0 && outfile_open(in->file, e) < 0)
 		return -1;
 	return outfile_write(in->file, data, e);
 }
 
-/* file NULL: to stdout. */
+/* Copies a file; to stdout if file is NULL. */
 static int get_file(struct copy *c, const char *path, struct outfile *file, struct err *e)
 {
 	auto_stream struct stream out = {.cli = c->cli};
@@ -43,7 +43,7 @@ static int get_file(struct copy *c, const char *path, struct outfile *file, stru
 		return -1;
 	c->name = path;
 	c->done = 0;
-	if (cli_run(c->cli, &call, &result, e) < 0)
+	if (cli_call(c->cli, &call, &result, e) < 0)
 		return -1;
 	c->files++;
 	if (!file)
@@ -57,17 +57,17 @@ static int list(struct copy *c, const char *path, json_t **ret, struct err *e)
 {
 	json_t *args = copy_args(c, path, e);
 
-	return args ? cli_ask(c->cli, "list", args, ret, e) : -1;
+	return args ? cli_request(c->cli, "list", args, ret, e) : -1;
 }
 
-/* A directory entry as the guest describes it; checked. */
+/* An entry of a directory as the guest describes it, after check_entry. */
 struct entry {
 	const char *name, *type, *target;
 	mode_t mode;
 	uint64_t size;
 };
 
-/* NUL cannot be in it: JSON with NUL is refused as a whole. */
+/* Refuses names that lead out of the directory. Strings have no NUL: JSON with NUL was refused. */
 static int check_entry(const json_t *j, struct entry *ret, struct err *e)
 {
 	ret->name = json_string_value(json_object_get(j, "name"));
@@ -82,7 +82,7 @@ static int check_entry(const json_t *j, struct entry *ret, struct err *e)
 	return 0;
 }
 
-/* Takes the place of an older link, and of nothing else. */
+/* Makes a link. Replaces an existing link, but nothing else. */
 static int make_link(int dir_fd, const struct entry *ent, struct err *e)
 {
 	struct stat st;
@@ -112,7 +112,7 @@ static int get_dir(struct copy *c, const char *path, int parent_fd, const struct
 	if (get_tree(c, path, fd, depth + 1, e) < 0)
 		return -1;
 	c->directories++;
-	/* Last, for it may forbid what we have just done. */
+	/* The mode comes last, as it may forbid writing into the directory. */
 	if (made && fchmod(fd, ent->mode & ~current_umask()) < 0)
 		return err_sys(e, errno, "%s", ent->name);
 	return 0;
@@ -133,7 +133,7 @@ static int get_entry(struct copy *c, const char *path, int dir_fd, const struct 
 		c->links++;
 		return make_link(dir_fd, ent, e);
 	}
-	return err_set(e, ERR_UNSUPPORTED, COPY_LEFT_OUT);
+	return err_set(e, ERR_UNSUPPORTED, COPY_SKIPPED);
 }
 
 static int get_one(struct copy *c, const char *path, int dir_fd, const struct entry *ent,
@@ -161,7 +161,8 @@ static int keep_dir(const struct copy *c, const char *path, const struct entry *
 								   : buf_add(dirs, ent->name, n, e);
 }
 
-/* All of path but its directories, of which mode and name come into dirs, one after the other. */
+/* Copies the entries of path except directories, whose modes and names are added to dirs, one after
+ * the other. */
 static int get_level(struct copy *c, const char *path, int dir_fd, struct buf *dirs, struct err *e)
 {
 	auto_json json_t *result = NULL;
@@ -170,15 +171,15 @@ static int get_level(struct copy *c, const char *path, int dir_fd, struct buf *d
 
 	if (list(c, path, &result, e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(result, "entries"), i, j)
-	{
+	json_array_foreach(json_object_get(result, "entries"), i, j) {
 		struct entry ent;
 		struct err why;
 
 		if (copy_interrupted(e) < 0)
 			return -1;
+		/* A refused name does not keep the other entries from being copied. */
 		if (check_entry(j, &ent, &why) < 0)
-			copy_failed(c, path, &why); /* never worse than this one name */
+			copy_failed(c, path, &why);
 		else if ((strcmp(ent.type, "dir") == 0 ? keep_dir(c, path, &ent, dirs, e)
 						       : get_one(c, path, dir_fd, &ent, 0, e)) < 0)
 			return -1;
@@ -202,8 +203,9 @@ static int get_dirs(struct copy *c, const char *path, int dir_fd, const struct b
 }
 
 /*
- * What is in path goes into the directory dir_fd. While we are further down, only the names of
- * directories are kept: the guest may say that each of its levels is as long as a listing can be.
+ * Copies the content of path into the directory dir_fd. While deeper levels are copied, only the
+ * names of directories are kept: a hostile guest can make the listing of every level as long as a
+ * listing may be.
  */
 static int get_tree(struct copy *c, const char *path, int dir_fd, unsigned depth, struct err *e)
 {
@@ -227,10 +229,8 @@ static bool is_local_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/*
- * A directory: it becomes TO, or goes into TO if that is a directory. What is in there may have
- * come from a guest: a link is followed only as TO itself.
- */
+/* Copies a directory: it becomes TO, or a directory inside TO if TO exists. Earlier content of TO
+ * may have come from a guest, so links in there are not followed; TO itself may be a link. */
 static int get_whole_dir(struct copy *c, const char *base, const char *to, struct err *e)
 {
 	auto_free char *at = NULL;
@@ -249,7 +249,7 @@ static int get_whole_dir(struct copy *c, const char *base, const char *to, struc
 		return err_sys(e, errno, "%s", at);
 	if (get_tree(c, c->remote->path, fd, 0, e) < 0) {
 		if (made)
-			rmdir(at); /* if it is still empty */
+			rmdir(at); /* succeeds only if it is still empty */
 		return -1;
 	}
 	c->directories++;
@@ -258,8 +258,9 @@ static int get_whole_dir(struct copy *c, const char *base, const char *to, struc
 	return 0;
 }
 
-/* Only to draw a bar: a failure here will be met again, and told, by the copy itself. */
-static void learn_size(struct copy *c)
+/* Finds the file's size, for the progress bar. Ignores failures: the copy itself will
+ * report them. */
+static void find_size(struct copy *c)
 {
 	auto_json json_t *result = NULL;
 	struct err ignored;
@@ -284,12 +285,12 @@ int copy_get(struct copy *c, const char *to, struct err *e)
 		return get_file(c, c->remote->path, NULL, e);
 	if (!*base || str_ends(c->remote->path, "/"))
 		return get_whole_dir(c, base, to, e);
-	/* What is in a directory may have come from a guest. */
+	/* The content of a directory may have come from a guest. */
 	file.trusted = !str_ends(to, "/") && !is_local_dir(to);
 	if ((file.trusted ? str_dup(to, &at, e) : copy_join(to, base, &at, e)) < 0)
 		return -1;
 	file.name = at;
-	learn_size(c);
+	find_size(c);
 	if (get_file(c, c->remote->path, &file, e) == 0)
 		return 0;
 	if (e->kind != ERR_IS_DIR || file.fd >= 0)

@@ -10,7 +10,7 @@
 #include "util/auto.h"
 #include "util/str.h"
 
-enum { SMALL = 64 * 1024 }; /* files up to this size travel in the request itself */
+enum { SMALL = 64 * 1024 }; /* files up to this size are sent inside the request */
 
 static void count_sent(void *arg, size_t n)
 {
@@ -41,7 +41,7 @@ static int read_small(int fd, uint8_t **ret, size_t *ret_len, struct err *e)
 	return 1;
 }
 
-/* The content of an open file, pipe or terminal becomes the file path. */
+/* Copies the content of an open file, pipe or terminal to the file path. */
 static int put_file(struct copy *c, int fd, const char *path, struct err *e)
 {
 	auto_json json_t *args = copy_args(c, path, e);
@@ -66,7 +66,7 @@ static int put_file(struct copy *c, int fd, const char *path, struct err *e)
 	}
 	call.stream_input = !small;
 	call.input_fd = fd;
-	if (cli_run(c->cli, &call, NULL, e) < 0)
+	if (cli_call(c->cli, &call, NULL, e) < 0)
 		return -1;
 	c->files++;
 	if (small)
@@ -74,25 +74,25 @@ static int put_file(struct copy *c, int fd, const char *path, struct err *e)
 	return 0;
 }
 
-static int ask(struct copy *c, const char *op, json_t *args, struct err *e)
+static int request(struct copy *c, const char *op, json_t *args, struct err *e)
 {
-	return args ? cli_ask(c->cli, op, args, NULL, e) : -1;
+	return args ? cli_request(c->cli, op, args, NULL, e) : -1;
 }
 
-/* We must be able to write into it, whatever its mode here. */
+/* Makes a directory that its owner can write into, whatever its mode is here. */
 static int put_mkdir(struct copy *c, const char *path, mode_t mode, struct err *e)
 {
 	json_t *args = copy_args(c, path, e);
 
 	if (args)
 		json_object_set_new(args, "mode", json_integer((mode & 07777) | 0700));
-	if (ask(c, "mkdir", args, e) < 0)
+	if (request(c, "mkdir", args, e) < 0)
 		return -1;
 	c->directories++;
 	return 0;
 }
 
-/* Whether the sandbox has this very link already, from an earlier copy. */
+/* Whether the sandbox has the same link already, from an earlier copy. */
 static bool has_link(struct copy *c, const char *path, const char *target)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -104,16 +104,16 @@ static bool has_link(struct copy *c, const char *path, const char *target)
 	size_t i;
 
 	args = dir ? copy_args(c, dir, &ignored) : NULL;
-	if (!args || cli_ask(c->cli, "list", args, &result, &ignored) < 0)
+	if (!args || cli_request(c->cli, "list", args, &result, &ignored) < 0)
 		return false;
-	json_array_foreach(json_object_get(result, "entries"), i,
-		ent) if (strcmp(get_str(ent, "name"), name) ==
-			 0) return strcmp(get_str(ent, "type"), "link") == 0 &&
-		strcmp(get_str(ent, "target"), target) == 0;
+	json_array_foreach(json_object_get(result, "entries"), i, ent)
+		if (strcmp(get_str(ent, "name"), name) == 0)
+			return strcmp(get_str(ent, "type"), "link") == 0 &&
+			       strcmp(get_str(ent, "target"), target) == 0;
 	return false;
 }
 
-/* path is what copy_join made: it has a slash. */
+/* path comes from copy_join, so it contains a slash. */
 static int put_link(struct copy *c, int dir_fd, const char *name, const char *path, struct err *e)
 {
 	char target[PATH_MAX];
@@ -128,7 +128,7 @@ static int put_link(struct copy *c, int dir_fd, const char *name, const char *pa
 		json_decref(args);
 		return err_set(e, ERR_INVALID, "%s: its target is not UTF-8", name);
 	}
-	if (ask(c, "symlink", args, e) < 0 && (e->sys != EEXIST || !has_link(c, path, target)))
+	if (request(c, "symlink", args, e) < 0 && (e->sys != EEXIST || !has_link(c, path, target)))
 		return -1;
 	c->links++;
 	return 0;
@@ -147,7 +147,7 @@ static int put_entry(struct copy *c, int dir_fd, const char *name, const char *p
 	if (S_ISLNK(st.st_mode))
 		return put_link(c, dir_fd, name, path, e);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return err_set(e, ERR_UNSUPPORTED, COPY_LEFT_OUT);
+		return err_set(e, ERR_UNSUPPORTED, COPY_SKIPPED);
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(e, errno, "%s", name);
@@ -158,7 +158,7 @@ static int put_entry(struct copy *c, int dir_fd, const char *name, const char *p
 	return put_tree(c, take_fd(&fd), path, depth + 1, e);
 }
 
-/* What is in the directory dir_fd (taken) goes into path. */
+/* Copies the content of the directory dir_fd, which it takes, into path. */
 static int put_tree(struct copy *c, int dir_fd, const char *path, unsigned depth, struct err *e)
 {
 	auto_dir DIR *d = fdopendir(dir_fd);
@@ -187,17 +187,17 @@ static int put_tree(struct copy *c, int dir_fd, const char *path, unsigned depth
 	return errno ? err_sys(e, errno, "%s", path) : 0;
 }
 
-/* 1 if there is a directory of that name in the sandbox (or a link to one), 0 if not. */
+/* Returns 1 if the sandbox has a directory path (or a link to one), 0 if not. */
 static int is_remote_dir(struct copy *c, const char *path, struct err *e)
 {
 	auto_free char *inside = NULL;
 
-	/* With a slash at the end, only a directory will do. */
+	/* Listing "path/" works only for directories. */
 	if (copy_join(path, "", &inside, e) < 0)
 		return -1;
-	if (ask(c, "list", copy_args(c, inside, e), e) == 0)
+	if (request(c, "list", copy_args(c, inside, e), e) == 0)
 		return 1;
-	if (e->kind == ERR_LIMIT) /* too many entries to list, so it is one */
+	if (e->kind == ERR_LIMIT) /* too many entries to list, so it is a directory */
 		return 1;
 	return e->kind == ERR_NOT_FOUND ? 0 : -1;
 }
@@ -227,7 +227,7 @@ static int put_one_file(struct copy *c, int fd, const char *base, struct err *e)
 	auto_free char *inside = NULL;
 	bool into = str_ends(path, "/") || strcmp(path, ".") == 0;
 
-	if (!*base) /* a stream has no name of its own */
+	if (!*base) /* standard input has no name */
 		return put_file(c, fd, path, e);
 	if (copy_join(path, base, &inside, e) < 0)
 		return -1;
@@ -235,7 +235,8 @@ static int put_one_file(struct copy *c, int fd, const char *base, struct err *e)
 		return put_file(c, fd, inside, e);
 	if (put_file(c, fd, path, e) == 0)
 		return 0;
-	/* It is a directory: then into it, from the beginning. What cannot be rewound is lost. */
+	/* path is a directory: copy the file into it, from the beginning again. That fails for a
+	 * pipe, which cannot be rewound. */
 	if (e->kind != ERR_IS_DIR || lseek(fd, 0, SEEK_SET) < 0)
 		return -1;
 	c->bytes = 0;

@@ -3,21 +3,22 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cli/signals.h"
+#include "cli/terminal/signals.h"
 #include "util/auto.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 #include "util/str.h"
 
-#define SHOW_AFTER_NS 500000000 /* shorter copies need no bar */
+#define SHOW_AFTER_NS 500000000 /* quicker copies show no progress */
 
-void place_free(struct place *p)
+void copy_side_free(struct copy_side *p)
 {
 	free(p->sandbox);
 	free(p->vm);
 	free(p->path);
-	*p = (struct place){0};
+	*p = (struct copy_side){0};
 }
 
 /* The length of a name of letters, digits, '-', '_' and '.', not beginning with '.'; 0: none. */
@@ -32,9 +33,9 @@ static size_t name_length(const char *s)
 	return n;
 }
 
-int place_parse(const char *text, struct place *ret, struct err *e)
+int copy_side_parse(const char *text, struct copy_side *ret, struct err *e)
 {
-	auto_place struct place p = {0};
+	auto_copy_side struct copy_side p = {0};
 	size_t id = name_length(text), vm = 0, at = id;
 
 	if (id && text[at] == '/') {
@@ -49,13 +50,13 @@ int place_parse(const char *text, struct place *ret, struct err *e)
 			return err_oom(e);
 		text += at + 1;
 	}
-	/* Nothing after the colon is the home directory. */
+	/* "SANDBOX:" means the home directory. */
 	if (str_dup(p.remote && !*text ? "." : text, &p.path, e) < 0)
 		return -1;
 	if (!*p.path)
 		return args_fail(e, "an empty path");
 	*ret = p;
-	p = (struct place){0};
+	p = (struct copy_side){0};
 	return 0;
 }
 
@@ -87,7 +88,8 @@ int copy_base(const char *path, char **ret, struct err *e)
 
 	if (str_dup(path, &copy, e) < 0)
 		return -1;
-	if (isalpha((unsigned char)copy[0]) && copy[1] == ':' && copy[2] == '\\') /* Windows' */
+	/* A path of Windows. */
+	if (isalpha((unsigned char)copy[0]) && copy[1] == ':' && copy[2] == '\\')
 		for (char *p = copy; *p; p++)
 			*p = *p == '\\' ? '/' : *p;
 	while (len && copy[len - 1] == '/')
@@ -111,12 +113,17 @@ void copy_moved(struct copy *c, size_t n)
 
 int copy_failed(struct copy *c, const char *path, struct err *e)
 {
+	char safe[sizeof(e->msg)];
+
+	/* The guest's names may be in both: a line of its own could pass for a message of ours. */
+	str_escape(e->msg, strlen(e->msg), safe, sizeof(safe));
+	snprintf(e->msg, sizeof(e->msg), "%s", safe);
 	if (e->kind == ERR_CANCELLED || e->kind == ERR_UNAVAILABLE || e->sys == ENOSPC ||
 		e->sys == EDQUOT)
 		return -1;
-	if (!strstr(e->msg, path))
-		err_wrap(e, "%s", path);
-	cli_complain(c->cli, e);
+	str_escape(path, strlen(path), safe, sizeof(safe));
+	err_wrap(e, "%s", safe);
+	cli_print_error(c->cli, e);
 	c->failures++;
 	return 0;
 }

@@ -1,6 +1,7 @@
 /*
- * The SVG has a line for each network, one below the other, and a box for each VM above them; a NIC
- * is a line from its box down to its network, with the address beside it.
+ * How it works: the SVG has a horizontal line for each network, one below the other, and a
+ * rectangle for each VM above them. A NIC is a line from its VM down to its network, with the
+ * address beside it.
  */
 #include "cli/drawing.h"
 
@@ -11,15 +12,7 @@
 #include "cli/cli.h"
 #include "util/auto.h"
 
-enum {
-	COLUMN = 190,
-	BOX_WIDTH = 150,
-	BOX_HEIGHT = 44,
-	TOP = 30,
-	LEFT = 20,
-	ROW = 64,
-	NIC_GAP = 26
-};
+enum { COLUMN = 190, VM_WIDTH = 150, VM_HEIGHT = 44, TOP = 30, LEFT = 20, ROW = 64, NIC_GAP = 26 };
 
 static int add_escaped(struct buf *b, const char *text, bool xml, struct err *e)
 {
@@ -100,14 +93,16 @@ int drawing_dot(const json_t *net, struct buf *ret, struct err *e)
 
 	if (buf_add_str(ret, "graph sandbox {\n  outside [shape=plaintext];\n", e) < 0)
 		return -1;
-	json_array_foreach(
-		json_object_get(net, "vnets"), i, one) if (dot_vnet(one, ret, e) < 0) return -1;
-	json_array_foreach(
-		json_object_get(net, "nics"), i, one) if (dot_nic(one, ret, e) < 0) return -1;
+	json_array_foreach(json_object_get(net, "vnets"), i, one)
+		if (dot_vnet(one, ret, e) < 0)
+			return -1;
+	json_array_foreach(json_object_get(net, "nics"), i, one)
+		if (dot_nic(one, ret, e) < 0)
+			return -1;
 	return buf_add_str(ret, "}\n", e);
 }
 
-/* Which column a VM has: NICs come in the order of the VMs. */
+/* The column of a VM. NICs come in the order of the VMs. */
 static unsigned column_of(const json_t *nics, const char *vm)
 {
 	const char *last = "";
@@ -115,8 +110,7 @@ static unsigned column_of(const json_t *nics, const char *vm)
 	json_t *nic;
 	size_t i;
 
-	json_array_foreach((json_t *)nics, i, nic)
-	{
+	json_array_foreach((json_t *)nics, i, nic) {
 		if (i && strcmp(get_str(nic, "vm"), last) != 0)
 			column++;
 		last = get_str(nic, "vm");
@@ -131,14 +125,15 @@ static unsigned row_of(const json_t *vnets, const char *alias)
 	json_t *vnet;
 	size_t i;
 
-	json_array_foreach((json_t *)vnets, i,
-		vnet) if (strcmp(get_str(vnet, "alias"), alias) == 0) return (unsigned)i;
+	json_array_foreach((json_t *)vnets, i, vnet)
+		if (strcmp(get_str(vnet, "alias"), alias) == 0)
+			return (unsigned)i;
 	return 0;
 }
 
 static unsigned line_y(unsigned row)
 {
-	return TOP + BOX_HEIGHT + (row + 1) * ROW;
+	return TOP + VM_HEIGHT + (row + 1) * ROW;
 }
 
 static int svg_vnet(const json_t *vnet, unsigned row, unsigned width, struct buf *b, struct err *e)
@@ -165,7 +160,7 @@ static int svg_nic(const json_t *net, const json_t *nic, struct buf *b, struct e
 	if (buf_printf(b, e,
 		    "<line x1=\"%u\" y1=\"%d\" x2=\"%u\" y2=\"%u\" stroke=\"#555753\"/>\n"
 		    "<text x=\"%u\" y=\"%u\" font-size=\"11\">%s</text>\n",
-		    x, TOP + BOX_HEIGHT, x, line_y(row), x + 4, line_y(row) - 8,
+		    x, TOP + VM_HEIGHT, x, line_y(row), x + 4, line_y(row) - 8,
 		    address_of(nic)) < 0)
 		return -1;
 	if (get_num(nic, "nic") > 0)
@@ -173,8 +168,8 @@ static int svg_nic(const json_t *net, const json_t *nic, struct buf *b, struct e
 	if (buf_printf(b, e,
 		    "<rect x=\"%u\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"#eeeeec\" "
 		    "stroke=\"#555753\"/>\n<text x=\"%u\" y=\"%d\" text-anchor=\"middle\">",
-		    left, TOP, BOX_WIDTH, BOX_HEIGHT, left + BOX_WIDTH / 2,
-		    TOP + BOX_HEIGHT / 2 + 5) < 0 ||
+		    left, TOP, VM_WIDTH, VM_HEIGHT, left + VM_WIDTH / 2,
+		    TOP + VM_HEIGHT / 2 + 5) < 0 ||
 		add_escaped(b, get_str(nic, "vm"), true, e) < 0)
 		return -1;
 	return buf_add_str(b, "</text>\n", e);
@@ -196,8 +191,11 @@ int drawing_svg(const json_t *net, struct buf *ret, struct err *e)
 		    "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
 		    width, height) < 0)
 		return -1;
-	json_array_foreach((json_t *)vnets, i,
-		one) if (svg_vnet(one, (unsigned)i, width, ret, e) < 0) return -1;
-	json_array_foreach((json_t *)nics, i, one) if (svg_nic(net, one, ret, e) < 0) return -1;
+	json_array_foreach((json_t *)vnets, i, one)
+		if (svg_vnet(one, (unsigned)i, width, ret, e) < 0)
+			return -1;
+	json_array_foreach((json_t *)nics, i, one)
+		if (svg_nic(net, one, ret, e) < 0)
+			return -1;
 	return buf_add_str(ret, "</svg>\n", e);
 }

@@ -1,4 +1,4 @@
-/* drawing.h - a network as a picture, from what the daemon tells of it. Pure. */
+/* drawing.h - draws a sandbox's networks, from the daemon's answer to `net.show`. Pure. */
 #pragma once
 
 #include <jansson.h>

@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/signals.h"
+#include "cli/terminal/signals.h"
 #include "cli/stream.h"
 #include "util/auto.h"
 
-/* Input of a known size has an end: it may be brought to the guest by other means than as it comes.
- */
+/* Adds the size of a file on stdin: the driver may have a faster way to bring a whole file to the
+ * guest. */
 static int add_input_size(struct exec_req *req, struct err *e)
 {
 	off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
@@ -23,7 +23,7 @@ static int add_input_size(struct exec_req *req, struct err *e)
 		       : 0;
 }
 
-/* The guest's programs should know what kind of terminal draws for them. */
+/* Adds our terminal's size and type, for the programs in the guest. */
 static int add_terminal(struct exec_req *req, struct err *e)
 {
 	const char *term = getenv("TERM");
@@ -55,8 +55,8 @@ static int complete_args(struct cli *cli, struct exec_req *req, struct err *e)
 	return 0;
 }
 
-/* The daemon keeps only so much of a stream, and tells how much there was. */
-static void tell_cut(struct cli *cli, const struct stream *s, const json_t *result)
+/* Prints a note for each stream of which the daemon kept only a part. */
+static void note_truncated(struct cli *cli, const struct stream *s, const json_t *result)
 {
 	static const char *const names[] = {"stdout", "stderr"};
 	static const char *const members[] = {"stdout_bytes", "stderr_bytes"};
@@ -81,7 +81,7 @@ static int print_result(struct cli *cli, struct stream *s, json_t *result, struc
 	return print_json(&cli->screen, result, e);
 }
 
-/* Says what the exit code alone does not. */
+/* Prints why the command failed, if its exit code does not tell; returns the code. */
 static int explain(struct cli *cli, const struct exec_req *req, const json_t *result)
 {
 	const json_t *failure = json_object_get(result, "failure");
@@ -90,7 +90,8 @@ static int explain(struct cli *cli, const struct exec_req *req, const json_t *re
 	if (failure)
 		cli_note(cli, "%s", get_str(failure, "message"));
 	else if (json_is_true(json_object_get(result, "timed_out")))
-		cli_note(cli, "the command was killed after %g seconds", req->timeout);
+		cli_note(cli, "the command was killed after %g second%s", req->timeout,
+			req->timeout == 1 ? "" : "s");
 	return code >= 0 && code <= 255 ? code : EXIT_FAILED;
 }
 
@@ -117,7 +118,7 @@ static int run(struct cli *cli, struct exec_req *req, struct err *e)
 	if (failed < 0 || stream_end(&s, e) < 0)
 		return -1;
 	if (cli->json) {
-		tell_cut(cli, &s, result);
+		note_truncated(cli, &s, result);
 		if (print_result(cli, &s, result, e) < 0)
 			return -1;
 	}

@@ -1,4 +1,4 @@
-/* help.h - help from the table of verbs. */
+/* help.h - prints help, made from the table of verbs. */
 #pragma once
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 mode_t current_umask(void)
 {
@@ -28,7 +28,7 @@ static int check_plain(const struct outfile *f, struct err *e)
 
 int outfile_open(struct outfile *f, struct err *e)
 {
-	/* Not truncated by open: first see what it is. Non-blocking: it may be a FIFO. */
+	/* No O_TRUNC: first see what kind of file it is. O_NONBLOCK: it may be a FIFO. */
 	int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY | (f->trusted ? 0 : O_NOFOLLOW | O_NONBLOCK);
 
 	f->fd = openat(f->dir_fd, f->name, flags | O_CREAT | O_EXCL, 0600);
@@ -41,7 +41,7 @@ int outfile_open(struct outfile *f, struct err *e)
 		return err_sys(e, errno, "%s", f->name);
 	if (!f->trusted && check_plain(f, e) < 0)
 		return -1;
-	if (ftruncate(f->fd, 0) < 0 && errno != EINVAL) /* EINVAL: a device or pipe */
+	if (ftruncate(f->fd, 0) < 0 && errno != EINVAL) /* EINVAL: it is a device or a pipe */
 		return err_sys(e, errno, "%s", f->name);
 	return 0;
 }
@@ -57,7 +57,7 @@ int outfile_finish(struct outfile *f, mode_t mode, struct err *e)
 {
 	if (f->created && fchmod(f->fd, mode & 0777 & ~current_umask()) < 0)
 		return err_sys(e, errno, "%s", f->name);
-	/* Here network and quota file systems confess. */
+	/* Network file systems and quotas report failed writes only here. */
 	if (close(f->fd) < 0) {
 		err_sys(e, errno, "%s", f->name);
 		f->fd = -1;

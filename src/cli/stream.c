@@ -5,6 +5,7 @@
 
 #include "util/auto.h"
 #include "util/str.h"
+#include "wire/base64.h"
 
 enum { KEEP_MAX = 64 * 1024 * 1024 };
 
@@ -53,27 +54,6 @@ int stream_end(struct stream *s, struct err *e)
 	return 0;
 }
 
-static char *base64(struct bytes in)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	char *out = malloc(in.len / 3 * 4 + 5), *at = out;
-
-	for (size_t i = 0; out && i < in.len; i += 3) {
-		size_t left = in.len - i;
-		uint32_t v = (uint32_t)in.p[i] << 16 | (uint32_t)(left > 1 ? in.p[i + 1] : 0) << 8 |
-			     (uint32_t)(left > 2 ? in.p[i + 2] : 0);
-
-		*at++ = digits[v >> 18];
-		*at++ = digits[v >> 12 & 63];
-		*at++ = left > 1 ? digits[v >> 6 & 63] : '=';
-		*at++ = left > 2 ? digits[v & 63] : '=';
-	}
-	if (out)
-		*at = 0;
-	return out;
-}
-
 int stream_to_json(const struct buf *kept, json_t *into, const char *name, struct err *e)
 {
 	json_t *text = json_stringn(kept->len ? (const char *)buf_data(kept) : "", kept->len);
@@ -81,9 +61,10 @@ int stream_to_json(const struct buf *kept, json_t *into, const char *name, struc
 
 	if (text)
 		return json_object_set_new(into, name, text) < 0 ? err_oom(e) : 0;
-	encoded = base64(buf_bytes(kept));
+	encoded = malloc(base64_len(kept->len) + 1);
 	if (!encoded)
 		return err_oom(e);
+	base64_encode(buf_bytes(kept), encoded);
 	if (str_printf(&key, e, "%s_base64", name) < 0)
 		return -1;
 	return json_object_set_new(into, key, json_string(encoded)) < 0 ? err_oom(e) : 0;

@@ -1,22 +1,22 @@
-/* stream.h - bytes that the daemon sends, on their way to stdout and stderr. */
+/* stream.h - passes output that the daemon sends to stdout and stderr. */
 #pragma once
 
 #include "cli/cli.h"
 
-/* Zero-initialised but for cli: straight through. */
+/* Zero-initialise all but cli to pass everything on. */
 struct stream {
 	struct cli *cli;
-	bool raw;  /* the terminal belongs to the guest: nothing is escaped */
-	bool keep; /* keep it for --json instead */
+	bool raw;  /* the command has our terminal: escape nothing */
+	bool keep; /* keep the output in `kept`, for --json */
 	struct tty_filter filters[2];
-	struct buf kept[2]; /* stdout and body; stderr */
+	struct buf kept[2]; /* [0]: stdout and body; [1]: stderr */
 };
 void stream_free(struct stream *s);
 #define auto_stream __attribute__((cleanup(stream_free)))
 
-/* For call.data, with the stream as its arg. */
+/* For call.data; arg is the struct stream. */
 int stream_data(void *arg, enum call_stream stream, struct bytes data, struct err *e);
-/* What the filters still hold back. */
+/* Prints the incomplete characters that the filters still hold. */
 int stream_end(struct stream *s, struct err *e);
-/* Adds what was kept to an object: as text, or as NAME_base64 if it is not UTF-8. */
+/* Adds kept output to an object: as text, or as NAME_base64 if it is not UTF-8. */
 int stream_to_json(const struct buf *kept, json_t *into, const char *name, struct err *e);

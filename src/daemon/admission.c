@@ -1,22 +1,21 @@
 #include "daemon/admission.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "daemon/footprint.h"
-#include "util/lock.h"
-#include "util/memory.h"
-#include "util/turn.h"
+#include "util/thread/lock.h"
+#include "util/system/memory.h"
+#include "util/thread/turn.h"
 
-#define LOOK_AGAIN 0.25 /* seconds between looks at memory that others than us may free */
-#define NO_WAIT    1.0  /* seconds that the turn takes at most, unless its holder waits */
+#define LOOK_AGAIN 0.25 /* seconds between looks: other programs may free memory, too */
+#define NO_WAIT    1.0  /* seconds for the turn: it takes longer only if its holder waits */
 
 struct admission {
 	unsigned keep_mb;
-	struct turn head; /* held by the first in the queue */
-	pthread_mutex_t mu;
+	struct turn head; /* the first in the queue has it */
+	struct lock mu;
 	unsigned long long promised_mb;
-	bool (*give_way)(void *arg); /* may be NULL */
+	bool (*give_way)(void *arg); /* frees memory; may be NULL */
 	void *give_way_arg;
 };
 
@@ -27,11 +26,8 @@ int admission_new(unsigned keep_mb, struct admission **ret, struct err *e)
 	if (!a)
 		return err_oom(e);
 	a->keep_mb = keep_mb;
-	if (turn_init(&a->head, e) < 0) {
-		free(a);
-		return -1;
-	}
-	pthread_mutex_init(&a->mu, NULL);
+	turn_init(&a->head);
+	lock_init(&a->mu, "admission.mu", LOCK_LEAF);
 	*ret = a;
 	return 0;
 }
@@ -41,7 +37,7 @@ void admission_free(struct admission *a)
 	if (!a)
 		return;
 	turn_done(&a->head);
-	pthread_mutex_destroy(&a->mu);
+	lock_done(&a->mu);
 	free(a);
 }
 
@@ -49,16 +45,16 @@ void admission_figures(struct admission *a, struct admission_figures *ret)
 {
 	struct memory m;
 
-	memory_look(&m);
+	memory_measure(&m);
 	*ret = (struct admission_figures){
 		.total_mb = m.total >> 20, .available_mb = m.available >> 20};
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
+		auto_unlock struct lock *held = lock_take(&a->mu);
 		ret->promised_mb = a->promised_mb;
 	}
 }
 
-/* Promises if it fits. */
+/* Promises the memory if it fits. */
 static bool try_promise(struct admission *a, unsigned mb, struct admission_figures *f)
 {
 	unsigned long long touched, untouched, need;
@@ -70,7 +66,7 @@ static bool try_promise(struct admission *a, unsigned mb, struct admission_figur
 	if (f->available_mb < need)
 		return false;
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
+		auto_unlock struct lock *held = lock_take(&a->mu);
 		a->promised_mb += mb;
 	}
 	return true;
@@ -86,7 +82,8 @@ static int refuse(
 		mb, f->available_mb, f->total_mb, f->promised_mb, a->keep_mb);
 }
 
-/* Who does not want to wait must not wait for one who does, either. */
+/* Becomes the first in the queue. A request that does not want to wait for memory must not wait for
+ * one that does, either. */
 static int take_head(
 	struct admission *a, const struct op *op, unsigned mb, bool wait, struct err *e)
 {
@@ -115,7 +112,7 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum 
 	struct admission_figures f;
 	bool said = false;
 
-	if (mb == 0) /* somebody else's memory */
+	if (mb == 0) /* the sandbox takes memory of a server, say */
 		return 0;
 	if (take_head(a, op, mb, wait, e) < 0)
 		return -1;
@@ -138,7 +135,7 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum 
 
 void admission_leave(struct admission *a, unsigned mb)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&a->mu);
+	auto_unlock struct lock *held = lock_take(&a->mu);
 
 	a->promised_mb -= mb;
 }

@@ -1,15 +1,15 @@
 /*
- * admission.h - lets sandboxes in as long as the host has memory for them. Thread-safe.
+ * admission.h - lets sandboxes in as long as the host has memory for them. Any thread.
  *
- * A VM's memory is promised when it is let in but taken from the host only as the guest touches it.
- * What is free is therefore what the host calls available, less what was promised and not yet
+ * A VM's memory is promised when its sandbox is let in, but taken from the host only as the guest
+ * touches it. Free is therefore what the host calls available, less what was promised and not yet
  * touched, less what the configuration keeps for the host.
  */
 #pragma once
 
 #include <stdbool.h>
 
-#include "util/op.h"
+#include "util/thread/op.h"
 
 struct admission;
 
@@ -19,17 +19,19 @@ void admission_free(struct admission *a); /* NULL is fine */
 enum admission_how {
 	ADMISSION_TRY,
 	ADMISSION_WAIT,
-	ADMISSION_SPARE, /* like TRY, but nobody gives way for it */
+	ADMISSION_SPARE, /* like TRY, but no standby sandbox gives way */
 };
 /*
- * Promises mb of memory. If it does not fit: waits, one at a time, or fails with ERR_BUSY and the
- * figures. What could never fit, or when nothing of ours could be given back, is refused at once.
+ * Promises mb of memory. If it does not fit: waits, or fails with ERR_BUSY and the figures. A
+ * sandbox that could never fit is refused at once, and so is one for which no other sandbox of ours
+ * could make room by ending.
  */
 int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum admission_how how,
 	struct err *e);
-/* Before the first thread: called when memory is short, by the one who is next. True: somebody has
- * given some back. */
+/* Before the first thread: give_way is called when memory is short, by the first in the queue.
+ * True: it has freed some. */
 void admission_on_shortage(struct admission *a, bool (*give_way)(void *arg), void *arg);
+/* Gives a promise back. */
 void admission_leave(struct admission *a, unsigned mb);
 
 struct admission_figures {

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spec/fields.h"
+#include "spec/text.h"
 #include "spec/yaml.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 #include "util/str.h"
 
@@ -17,18 +19,20 @@ enum {
 	KEEP_MAX_MB = 1 << 30,
 };
 
-static int one_of(const char *what, const char *value, const char *const *choices, struct err *e)
+static int one_of(const char *what, const char *value, const struct choices *choices, struct err *e)
 {
-	for (unsigned i = 0; choices[i]; i++)
-		if (strcmp(value, choices[i]) == 0)
-			return 0;
-	return err_set(e, ERR_INVALID, "%s: \"%s\" is not one of its values", what, value);
+	char list[CHOICES_TEXT_MAX];
+
+	if (choices_find(choices, value) >= 0)
+		return 0;
+	return err_set(e, ERR_INVALID, "%s: \"%s\" is not one of %s", what, value,
+		choices_text(choices, list, sizeof(list)));
 }
 
 static int read_members(json_t *j, struct config *c, struct err *e)
 {
-	static const char *const accels[] = {"auto", "kvm", "tcg", NULL};
-	static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+	static const char *const accels[] = {"auto", "kvm", "tcg"};
+	static const char *const levels[] = {"debug", "info", "warn", "error"};
 	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info", *mirror = "";
 	double idle = 60, boot = 600;
 	json_int_t keep = 512, templates = 20480;
@@ -38,8 +42,8 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 		    "boot_timeout", &boot, "memory_keep_mb", &keep, "templates_max_mb", &templates,
 		    "image_mirror", &mirror) < 0)
 		return -1;
-	if (one_of("accelerator", accel, accels, e) < 0 ||
-		one_of("log_level", level, levels, e) < 0)
+	if (one_of("accelerator", accel, &(struct choices){accels, ARRAY_LEN(accels)}, e) < 0 ||
+		one_of("log_level", level, &(struct choices){levels, ARRAY_LEN(levels)}, e) < 0)
 		return -1;
 	if (idle < 0)
 		return err_set(e, ERR_INVALID, "idle_exit: cannot be negative");
@@ -62,7 +66,7 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	return 0;
 }
 
-/* Whether there is nothing but comments: as good as no file. */
+/* Whether there is nothing but comments, which is as good as no file. */
 static bool says_nothing(struct bytes text)
 {
 	bool comment = false;

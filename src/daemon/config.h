@@ -1,4 +1,5 @@
-/* config.h - the optional configuration file. Read once at the start; docs/configuration.md. */
+/* config.h - the optional configuration file (docs/configuration.md), read once at the start. Any
+ * thread may read the result. */
 #pragma once
 
 #include <jansson.h>
@@ -10,14 +11,14 @@ struct config {
 	char *accel;               /* "auto", "kvm", "tcg" */
 	char *qemu;                /* name or path of the emulator */
 	char *log_level;           /* "debug", "info", "warn", "error" */
-	char *image_mirror;        /* "https://host/path" instead of other people's; "": none */
+	char *image_mirror;        /* replaces the hosts of downloads for servers; "": none */
 	double idle_exit;          /* seconds; 0: never */
 	double boot_timeout;       /* seconds until a guest must have answered */
 	unsigned memory_keep_mb;   /* memory of the host that VMs may not take */
 	unsigned templates_max_mb; /* disk for templates; 0: none are made */
 };
 
-/* Pure: what the file's text says. */
+/* Reads the text of the file. Pure. */
 int config_parse(struct bytes text, struct config *ret, struct err *e);
 /* A missing file means the defaults; a wrong one is an error that names the place. */
 int config_load(const char *path, struct config *ret, struct err *e);

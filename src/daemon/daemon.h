@@ -3,8 +3,8 @@
  *
  * How it works. The main thread accepts connections and waits for signals. Each connection has a
  * thread (session.h) that reads frames; each request has a thread (request.h) that does the work in
- * straight-line code. Sandboxes are in the registry. Locks are leaves: no lock is ever held while
- * another is taken, or while anything is waited for.
+ * straight-line code. Sandboxes are in the registry. Locks are held over memory only, and nest as
+ * util/thread/lock.h says.
  */
 #pragma once
 
@@ -15,11 +15,12 @@
 #include "daemon/config.h"
 #include "daemon/registry.h"
 #include "driver/driver.h"
-#include "util/paths.h"
-#include "util/turn.h"
+#include "util/system/paths.h"
+#include "util/thread/turn.h"
+#include "util/thread/lock.h"
 
 struct daemon_options {
-	int ready_fd; /* "ready\n" is written here when the socket answers; -1: nobody waits */
+	int ready_fd; /* "ready\n" is written here when the socket answers; -1: nobody wants it */
 	bool leave_when_idle; /* end after config.idle_exit seconds without clients and sandboxes */
 };
 
@@ -37,20 +38,20 @@ struct daemon {
 	struct driver *drivers[SPEC_DRIVERS]; /* NULL: this build has none */
 	struct registry *registry;
 	struct admission *admission;
-	struct turn reclaiming; /* one reclaims, the others wait */
+	struct turn reclaiming; /* one thread at a time reclaims */
 	int64_t started_ns;
 	int stop_fd; /* eventfd: readable when the daemon is to end */
 
-	pthread_mutex_t mu;
+	struct lock mu;
 	unsigned sessions, requests;  /* running at the moment */
-	unsigned spare_sessions;      /* of those sessions, the ones beyond the limit */
+	unsigned spare_sessions;      /* how many of the sessions are beyond the limit */
 	int64_t idle_since_ns;        /* when the last session ended */
-	struct session *session_list; /* all of them, to be cancelled at the end */
-	json_t *reclaimed;            /* lines about the start's reclaiming, for the first gc */
-	bool errand_runs;             /* reclaiming in the background, since the start */
+	struct session *session_list; /* all sessions, to be cancelled at the end */
+	json_t *reclaimed;  /* lines about what was reclaimed at the start, for the first gc */
+	bool reclaims_late; /* since the start, what takes long to reclaim is reclaimed */
 };
 
-/* An open driver; ERR_UNSUPPORTED if this build has none of that name. */
+/* The driver of that name. ERR_UNSUPPORTED: this build has none. Any thread. */
 int daemon_driver(struct daemon *d, const char *name, struct driver **ret, struct err *e);
 /* Asks the main thread to end the daemon. Any thread. */
 void daemon_stop(struct daemon *d);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 enum { PACKAGES_MAX = 64 * 1024 };
@@ -20,8 +20,8 @@ static bool in_dir(const char *dir, size_t dir_len, const char *tool)
 	       access(path, X_OK) == 0;
 }
 
-/* Debian keeps some of these in sbin, which an ordinary user's PATH lacks; recipes look there too.
- */
+/* Some tools are in sbin in Debian, which the PATH of an ordinary user lacks. Recipes look there,
+ * too. */
 static bool is_installed(const char *tool)
 {
 	const char *path = getenv("PATH");

@@ -1,9 +1,9 @@
-/* doctor.h - checks of what is not a driver's: the tools that image recipes need. */
+/* doctor.h - checks of what belongs to no driver: the tools that image recipes need. Any thread. */
 #pragma once
 
 #include "driver/driver.h"
 
-/* Reads RECIPE_DIR/packages (lines "tool package recipe..."); says one line if all are there, else
- * one for each that is missing. */
+/* Checks for the tools in RECIPE_DIR/packages (lines "tool package recipe..."). Says one line if
+ * all are there, else one for each that is missing. */
 int doctor_images(const char *recipe_dir, void (*say)(void *arg, const struct check *c), void *arg,
 	struct err *e);

@@ -31,7 +31,8 @@ static unsigned long long own_mb(int pid)
 	f = fopen(path, "re");
 	if (!f || fscanf(f, "%llu %llu %llu", &size, &resident, &shared) != 3)
 		return 0;
-	/* What VMs share of a template is there once, and none of them has been given it yet. */
+	/* Shared pages are a template's. They are there once, and no promise to a VM covers them.
+	 */
 	return (resident - shared) * (unsigned long long)sysconf(_SC_PAGESIZE) >> 20;
 }
 

@@ -1,4 +1,4 @@
-/* footprint.h - how much memory our QEMUs have really taken from the host. No state; any thread. */
+/* footprint.h - how much memory our QEMUs have really taken from the host. Any thread. */
 #pragma once
 
 /* Resident memory of all emulators below this process. */

@@ -1,7 +1,6 @@
 #include "daemon/registry.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
 enum {
@@ -20,10 +19,10 @@ enum {
 	PREFIX_MIN = 4,
 };
 
-#define LOOK_AGAIN 0.01 /* seconds between looks at a sandbox that somebody has for himself */
+#define LOOK_AGAIN 0.01 /* seconds between looks at a sandbox that is seized */
 
 struct registry {
-	pthread_mutex_t mu;
+	struct lock mu;
 	struct sandbox *first;
 };
 
@@ -35,7 +34,7 @@ int registry_new(struct registry **ret, struct err *e)
 
 	if (!r)
 		return err_oom(e);
-	pthread_mutex_init(&r->mu, NULL);
+	lock_init(&r->mu, "registry.mu", LOCK_OUTER);
 	*ret = r;
 	return 0;
 }
@@ -59,7 +58,7 @@ void registry_free(struct registry *r)
 		r->first = sb->next;
 		sandbox_free(sb);
 	}
-	pthread_mutex_destroy(&r->mu);
+	lock_done(&r->mu);
 	free(r);
 }
 
@@ -105,7 +104,7 @@ int registry_add(
 	sb->standby = req->standby;
 	sb->refs = 2; /* the list's and the caller's */
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+		auto_unlock struct lock *held = lock_take(&r->mu);
 		sb->next = r->first;
 		r->first = sb;
 	}
@@ -118,24 +117,24 @@ void registry_set_spec(struct registry *r, struct sandbox *sb, struct sandbox_sp
 	struct sandbox_spec *old;
 
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+		auto_unlock struct lock *held = lock_take(&r->mu);
 		old = sb->spec;
 		sb->spec = spec;
 	}
 	spec_free(old);
 }
 
-int registry_running(
-	struct registry *r, struct sandbox *sb, struct box *box, bool detach, struct err *e)
+int registry_running(struct registry *r, struct sandbox *sb, struct driver_sandbox *driven,
+	bool detach, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	if (sb->state != SANDBOX_CREATING)
 		return err_set(
 			e, ERR_CANCELLED, "sandbox %s was removed while it was made", sb->id);
 	sb->state = SANDBOX_RUNNING;
 	sb->maker = NULL;
-	sb->box = box;
+	sb->driven = driven;
 	if (detach)
 		sb->lease = 0;
 	return 0;
@@ -161,16 +160,16 @@ static int find_locked(struct registry *r, const char *id, struct sandbox **ret,
 		}
 	}
 	if (!found)
-		return err_set(e, ERR_NOT_FOUND, "no sandbox %s", safe);
+		return err_set(e, ERR_NOT_FOUND, "no sandbox %s; see what there is: moat ls", safe);
 	*ret = found;
 	return 0;
 }
 
-/* 1: done; 0: somebody has seized it. */
+/* 1: borrowed; 0: another borrower has seized it. */
 static int try_borrow(
 	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb;
 
 	if (find_locked(r, id, &sb, e) < 0)
@@ -178,13 +177,13 @@ static int try_borrow(
 	if (sb->state != SANDBOX_RUNNING)
 		return err_set(
 			e, ERR_UNAVAILABLE, "sandbox %s is %s", sb->id, state_names[sb->state]);
-	/* What somebody does in it the next one would find. */
+	/* A standby sandbox must be unused: whatever one client changed, the next would find. */
 	if (sb->standby)
 		return err_set(e, ERR_UNAVAILABLE,
 			"sandbox %s is in standby: `up` of its spec hands it over", sb->id);
 	if (sb->seized)
 		return 0;
-	*ret = (struct borrower){.sb = sb, .box = sb->box, .op = op, .next = sb->borrowers};
+	*ret = (struct borrower){.sb = sb, .driven = sb->driven, .op = op, .next = sb->borrowers};
 	sb->borrowers = ret;
 	sb->refs++;
 	return 1;
@@ -203,7 +202,7 @@ int registry_borrow(
 
 static int seize(struct registry *r, struct borrower *b, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	if (b->sb->seized)
 		return err_set(e, ERR_BUSY, "sandbox %s is being restored", b->sb->id);
@@ -218,7 +217,7 @@ static int seize(struct registry *r, struct borrower *b, struct err *e)
 
 static bool is_alone(struct registry *r, const struct borrower *b)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	return b->sb->borrowers == b && !b->next;
 }
@@ -236,7 +235,7 @@ int registry_seize(struct registry *r, struct borrower *b, struct err *e)
 
 void registry_return(struct registry *r, struct borrower *b)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb = b->sb;
 	uint64_t one = 1;
 
@@ -254,7 +253,7 @@ void registry_return(struct registry *r, struct borrower *b)
 
 int registry_detach(struct registry *r, const char *id, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb;
 
 	if (find_locked(r, id, &sb, e) < 0)
@@ -265,7 +264,7 @@ int registry_detach(struct registry *r, const char *id, struct err *e)
 	return 0;
 }
 
-/* It is not in standby any more, and whoever kept it there may want another. */
+/* Takes a sandbox out of standby, and wakes the request that kept it: it may make another. */
 static void leave_standby_locked(struct sandbox *sb)
 {
 	struct standby *st = take_ptr(&sb->standby);
@@ -277,17 +276,17 @@ static void leave_standby_locked(struct sandbox *sb)
 
 bool sandbox_is_dead_locked(const struct sandbox *sb)
 {
-	struct box_vm_info info;
+	struct vm_info info;
 
-	for (unsigned i = 0; sb->box && i < sb->spec->n_vms; i++) {
-		sb->driver->ops->describe(sb->box, i, &info);
-		if (info.state == BOX_VM_DEAD)
+	for (unsigned i = 0; sb->driven && i < sb->spec->n_vms; i++) {
+		sb->driver->ops->describe(sb->driven, i, &info);
+		if (info.state == VM_DEAD)
 			return true;
 	}
 	return false;
 }
 
-/* The oldest; of the taker's own session if there is one. */
+/* The oldest sandbox that is ready; those of the taker's own session come first. */
 static struct sandbox *find_ready_locked(struct registry *r, const struct sandbox_taker *by)
 {
 	struct sandbox *found = NULL;
@@ -296,13 +295,13 @@ static struct sandbox *find_ready_locked(struct registry *r, const struct sandbo
 		if (sb->standby && sb->state == SANDBOX_RUNNING &&
 			strcmp(sb->standby->key, by->key) == 0 && !sandbox_is_dead_locked(sb) &&
 			(!found || found->lease != by->lease || sb->lease == by->lease))
-			found = sb; /* the list begins with the youngest */
+			found = sb; /* the last that fits: the list begins with the youngest */
 	return found;
 }
 
 bool registry_take_standby(struct registry *r, const struct sandbox_taker *by, struct borrower *ret)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb = find_ready_locked(r, by);
 
 	if (!sb)
@@ -313,7 +312,7 @@ bool registry_take_standby(struct registry *r, const struct sandbox_taker *by, s
 	sb->owner_pid = by->owner_pid;
 	json_decref(sb->labels);
 	sb->labels = json_incref(by->labels);
-	*ret = (struct borrower){.sb = sb, .box = sb->box, .op = by->op};
+	*ret = (struct borrower){.sb = sb, .driven = sb->driven, .op = by->op};
 	sb->borrowers = ret;
 	sb->refs++;
 	return true;
@@ -321,7 +320,7 @@ bool registry_take_standby(struct registry *r, const struct sandbox_taker *by, s
 
 struct standby_figures registry_standby(struct registry *r, const struct standby *st)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct standby_figures f = {.taken = st->taken};
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
@@ -336,19 +335,19 @@ struct standby_figures registry_standby(struct registry *r, const struct standby
 }
 
 struct sandbox *registry_start_removal(
-	struct registry *r, sandbox_filter fits, void *arg, struct box **ret_box)
+	struct registry *r, sandbox_filter fits, void *arg, struct driver_sandbox **ret_sandbox)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next) {
-		/* One that is being made is removed by its maker, whose operation the caller
-		 * cancels. */
+		/* A sandbox that is being made is removed by its maker, which the caller cancels.
+		 */
 		if (sb->state != SANDBOX_RUNNING || !fits(sb, arg))
 			continue;
 		sb->state = SANDBOX_REMOVING;
 		leave_standby_locked(sb);
 		sb->refs++;
-		*ret_box = take_ptr(&sb->box);
+		*ret_sandbox = take_ptr(&sb->driven);
 		for (struct borrower *b = sb->borrowers; b; b = b->next) {
 			b->sandbox_gone = true;
 			op_cancel(b->op);
@@ -360,7 +359,7 @@ struct sandbox *registry_start_removal(
 
 unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *arg)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	unsigned n = 0;
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
@@ -374,7 +373,7 @@ unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *a
 
 unsigned registry_count_removing(struct registry *r, sandbox_filter fits, void *arg)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	unsigned n = 0;
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
@@ -388,7 +387,7 @@ int registry_wait_idle(struct registry *r, struct sandbox *sb, const struct op *
 
 	for (;;) {
 		{
-			auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+			auto_unlock struct lock *held = lock_take(&r->mu);
 			if (!sb->borrowers)
 				return 0;
 			if (read(sb->idle_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
@@ -401,7 +400,7 @@ int registry_wait_idle(struct registry *r, struct sandbox *sb, const struct op *
 
 void registry_forget(struct registry *r, struct sandbox *sb)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	for (struct sandbox **at = &r->first; *at; at = &(*at)->next)
 		if (*at == sb) {
@@ -414,14 +413,14 @@ void registry_forget(struct registry *r, struct sandbox *sb)
 
 void registry_unref(struct registry *r, struct sandbox *sb)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	unref_locked(sb);
 }
 
 int registry_explain(struct registry *r, const struct borrower *b, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	if (b->sandbox_gone && e->kind == ERR_CANCELLED)
 		err_set(e, ERR_UNAVAILABLE, "sandbox %s was removed", b->sb->id);
@@ -432,7 +431,7 @@ int registry_explain(struct registry *r, const struct borrower *b, struct err *e
 
 int registry_explain_making(struct registry *r, const struct sandbox *sb, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	if (sb->unwanted && e->kind == ERR_CANCELLED)
 		err_set(e, ERR_UNAVAILABLE, "sandbox %s was removed while it was made", sb->id);
@@ -441,7 +440,7 @@ int registry_explain_making(struct registry *r, const struct sandbox *sb, struct
 
 int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb;
 
 	if (find_locked(r, prefix, &sb, e) < 0)
@@ -452,7 +451,7 @@ int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], st
 
 bool registry_has(struct registry *r, const char *id)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
 		if (strcmp(sb->id, id) == 0)
@@ -462,7 +461,7 @@ bool registry_has(struct registry *r, const char *id)
 
 unsigned registry_count(struct registry *r)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	unsigned n = 0;
 
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
@@ -470,20 +469,20 @@ unsigned registry_count(struct registry *r)
 	return n;
 }
 
-static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
+static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, unsigned i)
 {
 	static const char *const states[] = {"starting", "running", "dead"};
 	const struct vm_spec *vm = &sb->spec->vms[i];
-	struct box_vm_info info = {.image = "", .user = "", .accelerator = "", .way = ""};
+	struct vm_info info = {.image = "", .user = "", .accelerator = "", .link = ""};
 	json_t *j;
 
-	if (box)
-		sb->driver->ops->describe(box, i, &info);
+	if (driven)
+		sb->driver->ops->describe(driven, i, &info);
 	j = json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:i, s:i, s:i, s:s, s:s}", "name", vm->name,
 		"state", states[info.state], "sandbox", vm->is_sandbox, "default",
 		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
 		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
-		info.accelerator, "way", info.way);
+		info.accelerator, "way", info.link);
 	if (j && info.place)
 		json_object_set_new(j, "place", json_text(info.place));
 	if (j && info.known_as)
@@ -504,16 +503,15 @@ static json_t *vm_to_json(struct sandbox *sb, struct box *box, unsigned i)
 	return j;
 }
 
-json_t *sandbox_vms_to_json(struct sandbox *sb, struct box *box)
+json_t *sandbox_vms_to_json(struct sandbox *sb, struct driver_sandbox *driven)
 {
 	json_t *all = json_array();
 
 	for (unsigned i = 0; all && i < sb->spec->n_vms; i++)
-		json_array_append_new(all, vm_to_json(sb, box, i));
+		json_array_append_new(all, vm_to_json(sb, driven, i));
 	return all;
 }
 
-/* A VM's own lock is a leaf below ours: the one place where two are held, always in this order. */
 static json_t *sandbox_to_json_locked(struct sandbox *sb)
 {
 	bool ready = sb->standby && sb->state == SANDBOX_RUNNING;
@@ -522,12 +520,12 @@ static json_t *sandbox_to_json_locked(struct sandbox *sb)
 		sb->driver->ops->name, "state", ready ? "standby" : state_names[sb->state],
 		"created", (json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created),
 		"detached", sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
-		sandbox_vms_to_json(sb, sb->box));
+		sandbox_vms_to_json(sb, sb->driven));
 }
 
 int registry_to_json(struct registry *r, const char *id, json_t **ret, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	auto_json json_t *all = json_array();
 	struct sandbox *one = NULL;
 

@@ -1,9 +1,12 @@
 /*
- * registry.h - the sandboxes that exist. One lock, held over memory only.
+ * registry.h - the sandboxes that exist.
  *
- * A sandbox leaves the registry when it has been removed. Operations borrow it in between:
- * registry_borrow fails once removal has begun, and removal first cancels those who have it
- * borrowed and waits for them.
+ * A sandbox is in the registry from the beginning of its making to the end of its removal. An
+ * operation borrows it while it works in it. Once removal has begun, nobody can borrow the sandbox
+ * any more; removal cancels those who have borrowed it, and waits for them.
+ *
+ * Thread contract: any thread. The registry's lock is an outer one: the locks of VMs are taken
+ * while it is held, to see which are dead.
  */
 #pragma once
 
@@ -15,44 +18,44 @@
 
 enum sandbox_state { SANDBOX_CREATING, SANDBOX_RUNNING, SANDBOX_REMOVING };
 
-/* Sandboxes that one operation keeps ready for others; on its stack. */
+/* The sandboxes that one standby request keeps ready; on the stack of its thread. */
 struct standby {
-	const char *key; /* the spec in its one form: equal keys mean equal sandboxes */
-	int wake_fd;     /* eventfd: rung when one is taken or leaves */
-	unsigned taken;  /* so many so far; under the registry's lock */
+	const char *key; /* the spec with all defaults, as text: equal keys mean equal sandboxes */
+	int wake_fd;     /* eventfd: rung when a sandbox is taken or removed */
+	unsigned taken;  /* how many were taken so far; under the registry's lock */
 };
 
 struct sandbox {
-	/* fixed at its making; spec: once it runs */
+	/* fixed when it is made; the spec once it runs */
 	char id[16];
 	struct driver *driver;
 	struct sandbox_spec *spec;
-	json_t *labels;  /* object of strings; fixed once it is not in standby any more */
+	json_t *labels;  /* object of strings; fixed once the sandbox is no longer in standby */
 	int64_t created; /* unix seconds */
-	unsigned ram_mb; /* promised */
+	unsigned ram_mb; /* the memory that admission has promised it */
 
 	/* under the registry's lock */
 	enum sandbox_state state;
 	uint64_t lease;          /* the session it belongs to; 0: detached */
-	int owner_pid;           /* the client's process, for people */
-	struct standby *standby; /* kept ready; NULL: somebody's, or leaving */
-	struct box *box;
+	int owner_pid;           /* the client's process, to show to people */
+	struct standby *standby; /* what keeps it ready; NULL: a client has it, or it is removed */
+	struct driver_sandbox *driven;
 	unsigned refs;
-	bool seized; /* one borrower has it for itself */
+	bool seized; /* one borrower has it for itself: it is being restored */
 	struct borrower *borrowers;
-	struct op *maker; /* the operation that makes it, while CREATING */
-	bool unwanted;    /* the maker was cancelled because somebody removes the sandbox */
+	struct op *maker; /* the operation that makes it; while CREATING */
+	bool unwanted;    /* its maker was cancelled, because somebody removes the sandbox */
 	int idle_fd;      /* eventfd: rung when the last borrower has gone */
 	struct sandbox *next;
 };
 
-/* On the borrowing operation's stack. */
+/* An operation that has borrowed a sandbox; on the stack of its thread. */
 struct borrower {
 	struct sandbox *sb;
-	struct box *box;
+	struct driver_sandbox *driven;
 	struct op *op;
 	bool sandbox_gone; /* op was cancelled because the sandbox is being removed */
-	bool seized;       /* the sandbox is for this one alone */
+	bool seized;       /* it has the sandbox for itself */
 	bool restored;     /* op was cancelled because the sandbox went back to a snapshot */
 	struct borrower *next;
 };
@@ -62,42 +65,43 @@ struct registry;
 int registry_new(struct registry **ret, struct err *e);
 void registry_free(struct registry *r); /* NULL is fine */
 
-/* Takes spec and labels. The sandbox is CREATING and holds one reference for the caller. */
+/* The parts that a new sandbox is made of. */
 struct sandbox_new {
 	struct driver *driver;
 	struct sandbox_spec *spec;
 	json_t *labels;
 	uint64_t lease;
 	int owner_pid;
-	unsigned ram_mb;         /* promised by admission */
-	struct standby *standby; /* NULL: for the one who asks */
+	unsigned ram_mb;         /* the memory that admission has promised */
+	struct standby *standby; /* what keeps it ready; NULL: it is for the client who asks */
 	struct op *maker;
 };
+/* Takes spec and labels. The sandbox is CREATING, and has one reference for the caller. */
 int registry_add(
 	struct registry *r, const struct sandbox_new *req, struct sandbox **ret, struct err *e);
-/* While it is CREATING: what it turned out to be. Takes spec. */
+/* While it is CREATING: replaces the spec by what the sandbox turned out to be. Takes spec. */
 void registry_set_spec(struct registry *r, struct sandbox *sb, struct sandbox_spec *spec);
-/* CREATING to RUNNING. If removal has begun meanwhile, the box is the caller's to destroy
- * (ERR_CANCELLED). */
-int registry_running(
-	struct registry *r, struct sandbox *sb, struct box *box, bool detach, struct err *e);
+/* From CREATING to RUNNING. ERR_CANCELLED: removal has begun meanwhile, and the caller must destroy
+ * the driver's sandbox. */
+int registry_running(struct registry *r, struct sandbox *sb, struct driver_sandbox *driven,
+	bool detach, struct err *e);
 
-/* By id or unique prefix (at least 4 characters). Only while it runs; otherwise an error that says
- * what it does. Waits while somebody has seized it. */
+/* Borrows a sandbox by its id or a unique prefix of it, of at least 4 characters. Fails, and says
+ * why, unless it is running. Waits while another borrower has seized it. */
 int registry_borrow(
 	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e);
 void registry_return(struct registry *r, struct borrower *b);
 /* Cancels all other borrowers, waits for their end, and keeps new ones waiting until the return. */
 int registry_seize(struct registry *r, struct borrower *b, struct err *e);
-/* What an operation that failed should say: that its sandbox was removed, if that is why it was
- * cancelled. Returns -1. */
+/* For a borrower's failure: if it was cancelled because the sandbox was removed or restored, lets e
+ * say so. Returns -1. */
 int registry_explain(struct registry *r, const struct borrower *b, struct err *e);
-/* The same for the operation that was to make it. */
+/* For a maker's failure: if it was cancelled because the sandbox was removed, lets e say so. */
 int registry_explain_making(struct registry *r, const struct sandbox *sb, struct err *e);
 
 int registry_detach(struct registry *r, const char *id, struct err *e);
 
-/* Whom a sandbox in standby is handed over to. */
+/* A client that wants a sandbox, for which one in standby may do. */
 struct sandbox_taker {
 	const char *key; /* of the spec that is wanted */
 	json_t *labels;  /* the caller's; kept by reference */
@@ -105,33 +109,37 @@ struct sandbox_taker {
 	int owner_pid;
 	struct op *op;
 };
-/* Hands over one that is ready, borrowed: first of those that the taker's own session keeps. False:
- * there is none. */
+/* Hands over a sandbox that is ready, borrowed; those that the client's own session keeps go first.
+ * False: there is none. */
 bool registry_take_standby(
 	struct registry *r, const struct sandbox_taker *by, struct borrower *ret);
 struct standby_figures {
 	unsigned ready, making, taken;
-	unsigned dead; /* those that were ready */
+	unsigned dead; /* were ready, and have a VM that has ended since */
 };
 struct standby_figures registry_standby(struct registry *r, const struct standby *st);
 
-/* A VM of it is dead. That VM's own lock is taken for a moment, as in registry_to_json. */
+/* Whether a VM of the sandbox is dead. */
 bool sandbox_is_dead_locked(const struct sandbox *sb);
-/* Chooses sandboxes to remove; true takes it. Called under the lock: look, do not touch. */
+/* Whether a sandbox is to be removed. It is called with the registry's lock held: it may look at
+ * the sandbox, not change it. */
 typedef bool (*sandbox_filter)(const struct sandbox *sb, void *arg);
 /*
- * Marks the first sandbox that fits as REMOVING, cancels its borrowers, and returns it with a
- * reference and its box taken out; NULL when none is left. The caller waits for the borrowers
- * (registry_wait_idle), destroys the box and calls registry_forget.
+ * Marks the first sandbox that fits as REMOVING and cancels its borrowers. Returns it with a
+ * reference, and the driver's sandbox, which the registry no longer has; NULL when none is left.
+ * The caller waits for the borrowers (registry_wait_idle), destroys the driver's sandbox and calls
+ * registry_forget.
  */
 struct sandbox *registry_start_removal(
-	struct registry *r, sandbox_filter fits, void *arg, struct box **ret_box);
-/* Cancels the making of those that fit; their makers remove them. How many there are. */
+	struct registry *r, sandbox_filter fits, void *arg, struct driver_sandbox **ret_sandbox);
+/* Cancels the making of the sandboxes that fit, and returns their number. Their makers undo what
+ * they have made. */
 unsigned registry_cancel_making(struct registry *r, sandbox_filter fits, void *arg);
-/* How many of those that fit somebody is removing. */
+/* The number of sandboxes that fit and are being removed. */
 unsigned registry_count_removing(struct registry *r, sandbox_filter fits, void *arg);
+/* Waits until nobody has borrowed the sandbox. */
 int registry_wait_idle(struct registry *r, struct sandbox *sb, const struct op *op, struct err *e);
-/* Takes it off the list and drops the caller's reference. */
+/* Takes the sandbox out of the registry and drops the caller's reference. */
 void registry_forget(struct registry *r, struct sandbox *sb);
 /* Drops the reference that registry_add gave. */
 void registry_unref(struct registry *r, struct sandbox *sb);
@@ -139,11 +147,11 @@ void registry_unref(struct registry *r, struct sandbox *sb);
 /* The memory that the VMs together may take from this host, in MB. */
 unsigned spec_total_ram(const struct sandbox_spec *spec, const struct driver *driver);
 
-/* The id that a prefix stands for. */
+/* The id of the sandbox that a prefix means. */
 int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e);
 bool registry_has(struct registry *r, const char *id);
 unsigned registry_count(struct registry *r);
-/* SANDBOX objects of the protocol; of one (id) or all (NULL). */
+/* SANDBOX objects of the protocol: of one sandbox, or of all (id NULL). */
 int registry_to_json(struct registry *r, const char *id, json_t **ret, struct err *e);
-/* VM objects of one sandbox. */
-json_t *sandbox_vms_to_json(struct sandbox *sb, struct box *box);
+/* VM objects of the protocol, of one sandbox. */
+json_t *sandbox_vms_to_json(struct sandbox *sb, struct driver_sandbox *driven);

@@ -1,22 +1,22 @@
 #include "daemon/removal.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
 #include "util/str.h"
 #include "util/strv.h"
+#include "util/thread/thread.h"
 
-#define REMOVAL_SECONDS 60.0 /* besides what a driver itself may take */
+#define REMOVAL_SECONDS 60.0 /* besides the time that a driver may take */
 #define LOOK_AGAIN      0.02
 enum { AT_ONCE_MAX = 16 };
 
-/* For sandboxes that somebody else is removing. */
+/* How long other threads may take to remove a sandbox. */
 static struct op wait_for_others(const struct daemon *d)
 {
 	double longest = 0;
@@ -27,20 +27,22 @@ static struct op wait_for_others(const struct daemon *d)
 	return op_for_cleanup(REMOVAL_SECONDS + longest);
 }
 
-static int remove_one(struct daemon *d, struct sandbox *sb, struct box *box, struct err *e)
+static int remove_one(
+	struct daemon *d, struct sandbox *sb, struct driver_sandbox *driven, struct err *e)
 {
 	struct op op = op_for_cleanup(REMOVAL_SECONDS);
 	struct op destroy;
 
 	if (registry_wait_idle(d->registry, sb, &op, e) < 0) {
-		/* Somebody is stuck inside; the box must not be pulled from under them. */
+		/* An operation is stuck in there. It still uses the driver's sandbox, which stays.
+		 */
 		return err_wrap(e, "waiting for operations in %s", sb->id);
 	}
 	destroy = op_for_cleanup(sb->driver->ops->removal_seconds);
-	return box ? sb->driver->ops->destroy(sb->driver, &destroy, box, e) : 0;
+	return driven ? sb->driver->ops->destroy(sb->driver, &destroy, driven, e) : 0;
 }
 
-/* The making of a sandbox is ended by its maker; there is nothing to wait on but its absence. */
+/* Makers undo what they have made by themselves. No file descriptor tells when: we look again. */
 static void wait_for_makers(struct daemon *d, sandbox_filter fits, void *arg)
 {
 	struct op op = wait_for_others(d);
@@ -51,7 +53,7 @@ static void wait_for_makers(struct daemon *d, sandbox_filter fits, void *arg)
 			return;
 }
 
-/* Those that somebody else is removing are gone when we return, too. */
+/* Sandboxes that other threads are removing are gone, too, when we return. */
 static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 {
 	struct op op = wait_for_others(d);
@@ -64,26 +66,26 @@ static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 
 struct removing {
 	struct daemon *d;
-	sandbox_filter fits; /* called under the registry's lock: by one thread at a time */
+	sandbox_filter fits; /* called by one thread at a time, since the registry's lock is held */
 	void *arg;
-	pthread_mutex_t mu;
+	struct lock mu;
 	bool failed;
 	struct err first;
 };
 
-static void remove_taken(struct removing *r, struct sandbox *sb, struct box *box)
+static void remove_taken(struct removing *r, struct sandbox *sb, struct driver_sandbox *driven)
 {
 	unsigned ram_mb = sb->ram_mb;
 	struct err why;
 
-	if (remove_one(r->d, sb, box, &why) < 0) {
+	if (remove_one(r->d, sb, driven, &why) < 0) {
 		log_err(NULL, LOG_ERROR, &why, "cannot remove all of sandbox %s", sb->id);
-		auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+		auto_unlock struct lock *held = lock_take(&r->mu);
 		if (!r->failed)
 			r->first = why;
 		r->failed = true;
 	}
-	/* What did not go is in the journal, where gc finds it; the registry's job is done. */
+	/* The journal has what could not be removed: gc finds it there. */
 	registry_forget(r->d->registry, sb);
 	admission_leave(r->d->admission, ram_mb);
 }
@@ -92,10 +94,10 @@ static void *remove_all(void *arg)
 {
 	struct removing *r = arg;
 	struct sandbox *sb;
-	struct box *box = NULL;
+	struct driver_sandbox *driven = NULL;
 
-	while ((sb = registry_start_removal(r->d->registry, r->fits, r->arg, &box)))
-		remove_taken(r, sb, box);
+	while ((sb = registry_start_removal(r->d->registry, r->fits, r->arg, &driven)))
+		remove_taken(r, sb, driven);
 	return NULL;
 }
 
@@ -104,17 +106,19 @@ int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
 	struct removing r = {.d = d, .fits = fits, .arg = arg};
 	unsigned n = registry_count(d->registry), helpers = 0;
 	pthread_t threads[AT_ONCE_MAX - 1];
+	struct err no_thread;
 
 	wait_for_makers(d, fits, arg);
-	pthread_mutex_init(&r.mu, NULL);
-	/* On a server, removing one takes seconds of waiting. Without helpers it takes longer. */
+	lock_init(&r.mu, "removing.mu", LOCK_LEAF);
+	/* On a server, removing a sandbox is seconds of waiting, so several go at once. Where
+	 * threads cannot be started it takes longer. */
 	while (helpers + 1 < n && helpers < AT_ONCE_MAX - 1 &&
-		pthread_create(&threads[helpers], NULL, remove_all, &r) == 0)
+		thread_start(&threads[helpers], "remover", remove_all, &r, &no_thread) == 0)
 		helpers++;
 	remove_all(&r);
 	for (unsigned i = 0; i < helpers; i++)
-		pthread_join(threads[i], NULL);
-	pthread_mutex_destroy(&r.mu);
+		thread_join(threads[i]);
+	lock_done(&r.mu);
 	wait_for_removers(d, fits, arg);
 	if (r.failed)
 		*e = r.first;
@@ -125,7 +129,7 @@ struct reclaim {
 	struct daemon *d;
 	const struct op *op;
 	const struct reclaim_req *req;
-	struct strv sandboxes; /* ids whose rows are done with */
+	struct strv sandboxes; /* ids of those whose rows can go once they have no entries */
 	bool failed;
 	struct err first;
 };
@@ -155,7 +159,7 @@ static bool is_due(const struct reclaim *r, const struct driver *drv)
 	return true;
 }
 
-static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e)
+static int reclaim_entry(void *arg, const struct journal_entry *t, struct err *e)
 {
 	struct reclaim *r = arg;
 	struct driver *drv;
@@ -164,7 +168,7 @@ static int reclaim_thing(void *arg, const struct journal_thing *t, struct err *e
 
 	if (registry_has(r->d->registry, t->sandbox))
 		return 0;
-	named = strcmp(t->ref, t->sandbox) != 0; /* by more than its sandbox */
+	named = strcmp(t->ref, t->sandbox) != 0; /* the entry has a name besides its sandbox's */
 	if (str_printf(&text, e, "%s of sandbox %s%s%s", t->kind, t->sandbox, named ? ": " : "",
 		    named ? t->ref : "") < 0)
 		return -1;
@@ -216,7 +220,7 @@ int reclaim_run(struct daemon *d, const struct op *op, const struct reclaim_req 
 
 	if (turn_take(&d->reclaiming, op, e) < 0)
 		return -1;
-	if (journal_each_thing(d->journal, NULL, reclaim_thing, &r, e) < 0)
+	if (journal_each_entry(d->journal, NULL, reclaim_entry, &r, e) < 0)
 		goto out;
 	if (journal_each_sandbox(d->journal, list_sandbox, &r, e) < 0)
 		goto out;

@@ -5,20 +5,20 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "guest/wire.h"
+#include "wire/wire.h"
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
 #include "util/str.h"
-#include "util/worker.h"
+#include "util/thread/worker.h"
 
 enum {
 	THREADS_MAX = 512,                     /* of all clients */
-	THREADS_KEPT = 16,                     /* besides, for what is urgent */
+	THREADS_KEPT = 16,                     /* besides, for urgent requests */
 	INBOX_MAX = PROTO_WINDOW + 16384 * 64, /* the window, and room for many small pieces */
-	CREDIT_STEP = PROTO_WINDOW / 4,        /* consumed input is told in steps of this */
+	CREDIT_STEP = PROTO_WINDOW / 4,        /* the client gets credit in steps of this */
 };
 
 static const struct handler handlers[] = {
@@ -73,7 +73,6 @@ static void request_free(struct request *rq)
 	json_decref(rq->args);
 	inbox_free(rq->in);
 	op_done(&rq->op);
-	pthread_mutex_destroy(&rq->mu);
 	free(rq);
 }
 
@@ -110,12 +109,12 @@ static void io_consumed(void *arg, size_t n)
 	if (rq->uncredited < CREDIT_STEP)
 		return;
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&rq->mu);
+		auto_unlock struct lock *held = lock_take(&rq->session->mu);
 		rq->outstanding -= rq->uncredited;
 	}
 	credit = (json_int_t)rq->uncredited;
 	rq->uncredited = 0;
-	/* A connection that cannot be written to is noticed by whoever sends the result. */
+	/* Sending the result will fail, too, if the connection is broken. */
 	if (session_send(rq->session, &rq->op,
 		    json_pack("{s:s, s:I, s:I}", "type", "credit", "id", rq->id, "bytes", credit),
 		    (struct bytes){0}, &ignored) < 0)
@@ -129,8 +128,8 @@ struct guest_io request_io(struct request *rq)
 }
 
 /*
- * News are dropped if the client does not read: who tells them may hold what others wait for, the
- * claim on an image or the head of a queue.
+ * Progress is dropped if the client does not read. The thread that reports it may have what others
+ * wait for: a turn, say, or the lock on an image that it builds.
  */
 static void on_progress(void *arg, const char *text, uint64_t done, uint64_t total)
 {
@@ -146,7 +145,7 @@ static void on_progress(void *arg, const char *text, uint64_t done, uint64_t tot
 	}
 	at_once.deadline_ns = now_ns();
 	if (session_send(rq->session, &at_once, msg, (struct bytes){0}, &ignored) < 0)
-		return; /* nor are they worth failing for */
+		return; /* progress is not worth failing for */
 }
 
 static json_t *error_message(json_int_t id, const struct err *failure)
@@ -170,7 +169,7 @@ static void add_timing(const struct request *rq, json_t *msg)
 				(json_int_t)(rq->guest_ns / 1000)));
 }
 
-/* The final frame. It has no deadline: a client that is slow to read still gets its answer. */
+/* Sends the final frame, without a deadline: a client that is slow to read gets its answer, too. */
 static void answer(struct request *rq, json_t *result, const struct err *failure)
 {
 	const struct op *op = &rq->session->op;
@@ -191,7 +190,7 @@ static void answer(struct request *rq, json_t *result, const struct err *failure
 
 static bool take_place(struct daemon *d, bool urgent)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	if (d->requests >= THREADS_MAX + (urgent ? THREADS_KEPT : 0))
 		return false;
@@ -201,9 +200,17 @@ static bool take_place(struct daemon *d, bool urgent)
 
 static void give_place_back(struct daemon *d)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	d->requests--;
+}
+
+/* Nobody asked for an end of the request itself if its session was cancelled: the daemon ends, or
+ * the client is gone and reads no answer. */
+static void explain_end(const struct request *rq, struct err *e)
+{
+	if (e->kind == ERR_CANCELLED && op_cancelled(&rq->session->op))
+		err_set(e, ERR_UNAVAILABLE, "the daemon was stopped");
 }
 
 static void request_main(void *arg)
@@ -216,6 +223,7 @@ static void request_main(void *arg)
 
 	prctl(PR_SET_NAME, rq->handler->op);
 	if (rq->handler->run(rq, &result, &e) < 0) {
+		explain_end(rq, &e);
 		log_err(&rq->op, e.kind == ERR_INTERNAL ? LOG_ERROR : LOG_DEBUG, &e, "%s",
 			rq->handler->op);
 		answer(rq, NULL, &e);
@@ -248,23 +256,20 @@ static int put_first_input(struct request *rq, struct bytes blob, struct err *e)
 	if (rq->input == INPUT_NONE)
 		return blob.len ? err_set(e, ERR_INVALID, "a blob, but no input") : 0;
 	rq->outstanding = blob.len;
-	if (blob.len && inbox_put(rq->in, GUEST_LETTER_DATA, 0, 0, blob, e) < 0)
+	if (blob.len && inbox_put(rq->in, GUEST_INPUT_DATA, 0, 0, blob, e) < 0)
 		return -1;
 	if (rq->input == INPUT_BLOB)
-		return inbox_put(rq->in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, e);
+		return inbox_put(rq->in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, e);
 	return 0;
 }
 
 static int spawn_thread(struct request *rq, struct err *e)
 {
-	int error;
-
 	if (!take_place(rq->daemon, rq->handler->urgent))
 		return err_set(e, ERR_BUSY, "the daemon is running %d operations", THREADS_MAX);
-	error = worker_run(request_main, rq);
-	if (error) {
+	if (worker_run(request_main, rq, e) < 0) {
 		give_place_back(rq->daemon);
-		return err_sys(e, error, "thread");
+		return -1;
 	}
 	return 0;
 }
@@ -280,7 +285,6 @@ static int request_new(
 	rq->session = s;
 	rq->daemon = s->daemon;
 	rq->id = id;
-	pthread_mutex_init(&rq->mu, NULL);
 	snprintf(name, sizeof(name), "%llu.%lld", (unsigned long long)s->lease, (long long)id);
 	if (op_init(&rq->op, name, timeout, e) < 0) {
 		free(rq);
@@ -296,7 +300,7 @@ static int request_new(
 	return 0;
 }
 
-/* Refusals of one request: the connection goes on. */
+/* Fills in the request and starts it. A failure refuses this request; the connection goes on. */
 static int fill_request(
 	struct request *rq, const char *op, const char *input, struct bytes blob, struct err *e)
 {
@@ -319,7 +323,7 @@ static int fill_request(
 
 static bool id_in_use(struct session *s, json_int_t id)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	for (struct request *rq = s->requests; rq; rq = rq->next)
 		if (rq->id == id)
@@ -343,17 +347,17 @@ int request_start(struct session *s, json_t *msg, struct bytes blob, struct err 
 	if (id < 1 || id_in_use(s, id))
 		return err_set(e, ERR_INVALID, "request id %lld is in use, or too many are open",
 			(long long)id);
-	/* Files or memory ran out: others give some back, and the client has more than this. */
+	/* Files or memory ran out. The connection stays: other requests of the client go on. */
 	if (request_new(s, id, timeout, &rq, e) < 0)
 		return session_send(s, &s->op, error_message(id, e), (struct bytes){0}, e);
 	rq->received_ns = timing ? s->received_ns : 0;
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+		auto_unlock struct lock *held = lock_take(&s->mu);
 		rq->next = s->requests;
 		s->requests = rq;
 		s->n_requests++;
 	}
-	/* The request's alone: two threads would take it apart otherwise. */
+	/* From now on args are the request's alone: JSON values are not for two threads. */
 	rq->args = args ? json_incref(args) : json_object();
 	json_object_del(msg, "args");
 	if (fill_request(rq, op, input, blob, e) < 0) {
@@ -364,19 +368,16 @@ int request_start(struct session *s, json_t *msg, struct bytes blob, struct err 
 	return 0;
 }
 
-static int put_data(struct request *rq, struct bytes blob, struct err *e)
+static int put_data_locked(struct request *rq, struct bytes blob, struct err *e)
 {
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&rq->mu);
-		rq->outstanding += blob.len;
-		if (rq->outstanding > PROTO_WINDOW)
-			return err_set(e, ERR_LIMIT, "more than %d bytes of input before credit",
-				PROTO_WINDOW);
-	}
-	return inbox_put(rq->in, GUEST_LETTER_DATA, 0, 0, blob, e);
+	rq->outstanding += blob.len;
+	if (rq->outstanding > PROTO_WINDOW)
+		return err_set(
+			e, ERR_LIMIT, "more than %d bytes of input before credit", PROTO_WINDOW);
+	return inbox_put(rq->in, GUEST_INPUT_DATA, 0, 0, blob, e);
 }
 
-int request_letter(
+int request_input_locked(
 	struct request *rq, const char *type, json_t *msg, struct bytes blob, struct err *e)
 {
 	json_int_t a = json_integer_value(json_object_get(msg, "rows"));
@@ -388,14 +389,14 @@ int request_letter(
 		return 0;
 	}
 	if (strcmp(type, "data") == 0 && rq->input == INPUT_STREAM)
-		return blob.len ? put_data(rq, blob, e) : 0;
+		return blob.len ? put_data_locked(rq, blob, e) : 0;
 	if (strcmp(type, "eof") == 0 && rq->input == INPUT_STREAM)
-		return inbox_put(rq->in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, e);
+		return inbox_put(rq->in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, e);
 	if (strcmp(type, "resize") == 0 && a > 0 && a < 65536 && b > 0 && b < 65536)
-		return inbox_put(rq->in, GUEST_LETTER_RESIZE, (uint64_t)a, (uint64_t)b,
-			(struct bytes){0}, e);
+		return inbox_put(
+			rq->in, GUEST_INPUT_RESIZE, (uint64_t)a, (uint64_t)b, (struct bytes){0}, e);
 	if (strcmp(type, "signal") == 0 && sig > 0 && sig < 65)
 		return inbox_put(
-			rq->in, GUEST_LETTER_SIGNAL, (uint64_t)sig, 0, (struct bytes){0}, e);
+			rq->in, GUEST_INPUT_SIGNAL, (uint64_t)sig, 0, (struct bytes){0}, e);
 	return err_set(e, ERR_INVALID, "a %s frame that does not fit its request", type);
 }

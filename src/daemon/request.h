@@ -1,11 +1,15 @@
 /*
- * request.h - one request of a client: its arguments, its op, its input, its answers. Handlers run
- * on the request's own thread and return -1 with an error, or 0 with a result object.
+ * request.h - one request of a client: its arguments, its op, its input, its answers. The request's
+ * own thread runs the operation's handler, which returns -1 with an error, or 0 with a result
+ * object.
+ *
+ * Thread contract: a request belongs to its thread; what the session's thread does to it is said
+ * below.
  */
 #pragma once
 
 #include "daemon/session.h"
-#include "guest/guest.h"
+#include "guestlink/guest.h"
 
 enum request_input { INPUT_NONE, INPUT_BLOB, INPUT_STREAM };
 
@@ -17,16 +21,16 @@ struct request {
 	json_t *args;
 	enum request_input input;
 	struct op op;
-	struct inbox *in; /* letters of enum guest_letter */
+	struct inbox *in; /* messages of enum guest_input */
 
-	/* flow control of the input; the session's thread counts up, the request's down */
-	pthread_mutex_t mu;
-	size_t outstanding;
-	size_t uncredited; /* consumed, but not yet told; the request's own */
+	/* flow control of the input: bytes that the client has sent, the request's thread has not
+	 * consumed, or has consumed without telling the client */
+	size_t outstanding; /* under the session's lock */
+	size_t uncredited;  /* consumed, but not yet told; the request's thread's own */
 
 	/* for clients that ask how long it took; CLOCK_MONOTONIC */
-	int64_t received_ns; /* 0: not asked */
-	int64_t guest_ns;    /* of that, spent in the guest and on the way there */
+	int64_t received_ns; /* when its frame came; 0: the client does not ask */
+	int64_t guest_ns;    /* how long the guest, and the link into it, took of that */
 
 	struct request *next; /* in the session */
 };
@@ -35,28 +39,26 @@ struct handler {
 	const char *op;
 	int (*run)(struct request *rq, json_t **ret_result, struct err *e);
 	bool takes_input;
-	bool urgent; /* looks or ends something: possible when nothing else is */
+	bool urgent; /* it looks or ends something: allowed when the daemon is full */
 };
 
 /* NULL: no such operation. */
 const struct handler *handler_find(const char *op);
 
-/* Sends a piece of output; stream is enum wire_stream. Waits for the client to read. */
+/* Sends output; stream is enum wire_stream. Waits for the client to read. */
 int request_output(struct request *rq, int stream, struct bytes data, struct err *e);
-/* How guest operations meet this request. */
+/* The request's input and output, for operations of a guest. */
 struct guest_io request_io(struct request *rq);
 
-/* For the session's thread. msg's members are checked here. */
+/* For the session's thread: checks the frame and starts the request's thread. A wrong request is
+ * answered with an error; -1: the client broke the protocol. */
 int request_start(struct session *s, json_t *msg, struct bytes blob, struct err *e);
-/* A data, eof, cancel, resize or signal frame. -1: the client broke the protocol. */
-int request_letter(
+/* For the session's thread, with the session's lock held: a data, eof, cancel, resize or signal
+ * frame. -1: the client broke the protocol. */
+int request_input_locked(
 	struct request *rq, const char *type, json_t *msg, struct bytes blob, struct err *e);
 
-/* Reads and checks the spec of a client: everything that can be refused before anything is made. */
-int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct driver **ret_driver,
-	struct err *e);
-
-/* The handlers, in files by subject. */
+/* The handlers of the operations, which are defined in ops/, in files by subject. */
 int handle_up(struct request *rq, json_t **ret, struct err *e);
 int handle_standby(struct request *rq, json_t **ret, struct err *e);
 int handle_validate(struct request *rq, json_t **ret, struct err *e);

@@ -11,14 +11,14 @@
 
 #include "daemon/removal.h"
 #include "daemon/request.h"
-#include "proto/frame.h"
+#include "wire/frame.h"
 #include "proto/proto.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/lock.h"
-#include "util/log.h"
-#include "util/worker.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
+#include "util/thread/worker.h"
 
 #define SPARE_SECONDS 5.0
 
@@ -44,7 +44,7 @@ int session_send(
 
 void session_request_ended(struct session *s, struct request *rq)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 	uint64_t one = 1;
 
 	for (struct request **at = &s->requests; *at; at = &(*at)->next)
@@ -77,7 +77,7 @@ static int greet(struct session *s, json_t *msg, struct err *e)
 	return 0;
 }
 
-/* Called under the session's lock, so that the request cannot end meanwhile. */
+/* With the session's lock held, so that the request cannot end meanwhile. */
 static int route_locked(
 	struct session *s, const char *type, json_t *msg, struct bytes blob, struct err *e)
 {
@@ -85,8 +85,8 @@ static int route_locked(
 
 	for (struct request *rq = s->requests; rq; rq = rq->next)
 		if (rq->id == id)
-			return request_letter(rq, type, msg, blob, e);
-	return 0; /* it has ended: the answer crossed this frame */
+			return request_input_locked(rq, type, msg, blob, e);
+	return 0; /* the request has ended: its answer crossed this frame */
 }
 
 static int handle_frame(struct session *s, const struct frame *f, struct err *e)
@@ -106,7 +106,7 @@ static int handle_frame(struct session *s, const struct frame *f, struct err *e)
 			       : err_set(e, ERR_INVALID, "the first frame is not hello");
 	if (strcmp(type, "request") == 0)
 		return request_start(s, msg, blob, e);
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 	return route_locked(s, type, msg, blob, e);
 }
 
@@ -169,8 +169,8 @@ static void say_goodbye(struct session *s, const struct err *why)
 		outbox_flush(&s->out, &ignored);
 }
 
-/* Cancels what is running and waits for it: handlers give up at once, and their undoing is bounded.
- */
+/* Cancels the requests and waits for their end: handlers give up at once, and undo what they did in
+ * bounded time. */
 static void end_requests(struct session *s)
 {
 	struct op wait = op_for_cleanup(0);
@@ -180,7 +180,7 @@ static void end_requests(struct session *s)
 	op_cancel(&s->op);
 	for (;;) {
 		{
-			auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+			auto_unlock struct lock *held = lock_take(&s->mu);
 			for (struct request *rq = s->requests; rq; rq = rq->next)
 				op_cancel(&rq->op);
 			if (s->n_requests == 0)
@@ -205,14 +205,14 @@ static void session_free(struct session *s)
 	if (s->idle_fd >= 0)
 		close(s->idle_fd);
 	close(s->fd);
-	pthread_mutex_destroy(&s->mu);
+	lock_done(&s->mu);
 	free(s);
 }
 
 static void enlist(struct session *s)
 {
 	struct daemon *d = s->daemon;
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	s->next = d->session_list;
 	d->session_list = s;
@@ -223,7 +223,7 @@ static void enlist(struct session *s)
 static void delist(struct session *s)
 {
 	struct daemon *d = s->daemon;
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	for (struct session **at = &d->session_list; *at; at = &(*at)->next)
 		if (*at == s) {
@@ -254,12 +254,11 @@ static void session_main(void *arg)
 
 int session_start(struct daemon *d, int fd, bool spare, struct err *e)
 {
-	static uint64_t last_lease; /* the accepting thread's alone */
+	static uint64_t last_lease; /* only the thread that accepts connections uses it */
 	struct session *s = calloc(1, sizeof(*s));
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
 	char name[32];
-	int error;
 
 	if (!s) {
 		close(fd);
@@ -269,23 +268,27 @@ int session_start(struct daemon *d, int fd, bool spare, struct err *e)
 	s->fd = fd;
 	s->spare = spare;
 	s->lease = ++last_lease;
-	pthread_mutex_init(&s->mu, NULL);
+	lock_init(&s->mu, "session.mu", LOCK_OUTER);
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
 	s->peer_pid = (int)peer.pid;
 	s->idle_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->op.cancel_fd = -1;
 	snprintf(name, sizeof(name), "%llu", (unsigned long long)s->lease);
-	if (s->idle_fd < 0 || op_init(&s->op, name, spare ? SPARE_SECONDS : 0, e) < 0 ||
+	if (s->idle_fd < 0) {
+		err_sys(e, errno, "eventfd");
+		session_free(s);
+		return -1;
+	}
+	if (op_init(&s->op, name, spare ? SPARE_SECONDS : 0, e) < 0 ||
 		outbox_init(&s->out, fd, -1, "the client", e) < 0) {
 		session_free(s);
 		return -1;
 	}
 	enlist(s);
-	error = worker_run(session_main, s);
-	if (error) {
+	if (worker_run(session_main, s, e) < 0) {
 		delist(s);
 		session_free(s);
-		return err_sys(e, error, "thread");
+		return -1;
 	}
 	return 0;
 }

@@ -1,12 +1,11 @@
-/* Sandboxes in standby, as those see them who want one, or their memory. op-standby.c keeps them.
- */
+#include "daemon/standby.h"
+
 #include <string.h>
 
 #include "daemon/removal.h"
-#include "daemon/sandbox-make.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/log.h"
+#include "util/system/log.h"
 
 static bool is_named(const struct sandbox *sb, void *arg)
 {
@@ -23,18 +22,19 @@ static void drop(struct daemon *d, const struct op *op, char *id)
 
 /* ---- taking ---- */
 
-/* It is the taker's already: what is left is to see that it is well, and to say so everywhere. */
+/* The registry has given the sandbox to the taker. Checks that it is well, and tells the journal.
+ */
 static int hand_over(struct daemon *d, struct borrower *b, const struct sandbox_taker *by,
 	json_t **ret, struct err *e)
 {
 	auto_free char *labels = NULL;
 
-	if (b->sb->driver->ops->refresh(b->box, by->op, e) < 0 ||
+	if (b->sb->driver->ops->refresh(b->driven, by->op, e) < 0 ||
 		json_to_str(by->labels, &labels, e) < 0 ||
 		journal_sandbox_relabel(d->journal, b->sb->id, labels, e) < 0)
 		return -1;
 	return json_make(ret, e, "{s:s, s:o}", "sandbox", b->sb->id, "vms",
-		sandbox_vms_to_json(b->sb, b->box));
+		sandbox_vms_to_json(b->sb, b->driven));
 }
 
 int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandbox_taker *by,
@@ -70,7 +70,7 @@ int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandb
 
 /* ---- giving way ---- */
 
-/* The first that it meets, and no other. */
+/* Fits the first sandbox in standby that it is asked about, and no other. */
 static bool first_in_standby(const struct sandbox *sb, void *arg)
 {
 	char *id = arg;

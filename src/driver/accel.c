@@ -22,6 +22,16 @@ static bool cpu_has_virtualisation(void)
 	return false;
 }
 
+/* The group kvm has /dev/kvm where udev made it. In containers it may belong to root alone. */
+static const char *how_to_open(void)
+{
+	struct stat st;
+
+	if (stat("/dev/kvm", &st) == 0 && (st.st_gid == 0 || (st.st_mode & 0060) != 0060))
+		return "sudo chmod 666 /dev/kvm";
+	return "sudo usermod -aG kvm $USER, then log in again";
+}
+
 bool accel_kvm_works(struct kvm_report *ret)
 {
 	auto_fd int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
@@ -31,15 +41,14 @@ bool accel_kvm_works(struct kvm_report *ret)
 	if (fd < 0 && errno == ENOENT)
 		*ret = (struct kvm_report){"there is no /dev/kvm",
 			"switch virtualisation on in the firmware; in a VM, nested virtualisation"};
-	else if (fd < 0)
-		*ret = (struct kvm_report){"/dev/kvm cannot be opened",
-			"sudo usermod -aG kvm $USER, then log in again"};
 #if defined(__x86_64__)
 	else if (!cpu_has_virtualisation())
 		*ret = (struct kvm_report){"the CPU has neither vmx nor svm",
 			"switch virtualisation on in the firmware; in a VM, nested virtualisation"};
 #endif
-	/* As root we start QEMU as nobody with the group of /dev/kvm. */
+	else if (fd < 0)
+		*ret = (struct kvm_report){"/dev/kvm cannot be opened", how_to_open()};
+	/* As root we start QEMU as the user nobody, with the group of /dev/kvm. */
 	else if (getuid() == 0 && fstat(fd, &st) == 0 && !(st.st_mode & 0060) &&
 		 !(st.st_mode & 0006))
 		*ret = (struct kvm_report){

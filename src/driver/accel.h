@@ -1,10 +1,10 @@
-/* accel.h - whether this machine can run VMs on its own CPU. */
+/* accel.h - tells whether this machine can run VMs on its own CPU. Any thread. */
 #pragma once
 
 #include <stdbool.h>
 
 struct kvm_report {
-	const char *why; /* it does not work; "" if it does */
+	const char *why; /* why it does not work; "" if it does */
 	const char *fix; /* what to do about it */
 };
 

@@ -37,7 +37,7 @@ static void start_over(struct caplog *log)
 	if (str_printf(&old, &ignored, "%s.1", log->path) < 0 || rename(log->path, old) < 0)
 		return;
 	fd = open_new(log->path);
-	if (fd < 0) { /* no file to be had just now: it stays full, and the next bytes try again */
+	if (fd < 0) { /* the log stays full for now, and the next bytes try again */
 		rename(old, log->path);
 		return;
 	}

@@ -1,7 +1,7 @@
-/* health.h - asks a VM whether it is well: the spec's healthcheck. */
+/* health.h - asks a VM whether it is well: the spec's healthcheck. One thread at a time. */
 #pragma once
 
-#include "guest/guest.h"
+#include "guestlink/guest.h"
 #include "spec/spec.h"
 
 struct health {
@@ -12,6 +12,6 @@ struct health {
 };
 
 void health_begin(struct health *h, const struct vm_spec *vm, const char *user);
-/* Asks once. 1: it is well. 0: not yet; ask again, the interval is over. -1: not well too often, or
- * it could not be asked. */
+/* Asks once. 1: the VM is well. 0: not yet; the interval is over, ask again. -1: it was not well
+ * too often, or could not be asked. */
 int health_ask(struct health *h, struct guest *g, const struct op *op, struct err *e);

@@ -1,184 +1,263 @@
-#include "driver/ways.h"
+#include "driver/links.h"
 
 #include <stdlib.h>
 
-#include "guest/line.h"
 #include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
-struct way {
+struct guest_link {
 	struct guest *guest;
 	void *below;
 	unsigned refs; /* operations that use it at the moment */
-	struct way *next;
+	bool parted;   /* links_part has dealt with it */
+	struct guest_link *next;
 };
 
-static void way_free(struct ways *w, struct way *way)
+/* The link's part in the conversation ends here. */
+static void let_go(struct guest_links *links, struct guest_link *link)
 {
-	guest_free(way->guest);
-	if (w->ops->close_below)
-		w->ops->close_below(way->below);
-	free(way);
+	auto_buf struct buf rest = {0};
+
+	if (!guest_can_be_cut_off(link->guest))
+		return;
+	guest_let_go(link->guest, &rest);
+	auto_unlock struct lock *held = lock_take(&links->mu);
+	buf_put(&links->unsent, buf_data(&rest), rest.len);
 }
 
-/* A way that is neither current nor in use leaves the list; the caller frees it after unlocking. */
-static struct way *unlink_unused_locked(struct ways *w)
+static void link_free(struct guest_links *links, struct guest_link *link)
 {
-	for (struct way **at = &w->all; *at; at = &(*at)->next) {
-		struct way *way = *at;
+	let_go(links, link);
+	guest_free(link->guest);
+	if (links->ops->close_below)
+		links->ops->close_below(link->below);
+	free(link);
+}
 
-		if (way->refs == 0 && way != w->current) {
-			*at = way->next;
-			return way;
+/* A link that is neither current nor in use leaves the list; the caller frees it after unlocking.
+ */
+static struct guest_link *unlink_unused_locked(struct guest_links *links)
+{
+	for (struct guest_link **at = &links->all; *at; at = &(*at)->next) {
+		struct guest_link *link = *at;
+
+		if (link->refs == 0 && link != links->current) {
+			*at = link->next;
+			links->leaving++;
+			return link;
 		}
 	}
 	return NULL;
 }
 
-static void free_unused(struct ways *w)
+static void free_unused(struct guest_links *links)
 {
 	for (;;) {
-		struct way *way;
+		struct guest_link *link;
 
 		{
-			auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-			way = unlink_unused_locked(w);
+			auto_unlock struct lock *held = lock_take(&links->mu);
+			link = unlink_unused_locked(links);
 		}
-		if (!way)
+		if (!link)
 			return;
-		way_free(w, way);
+		link_free(links, link);
+		auto_unlock struct lock *held = lock_take(&links->mu);
+		links->leaving--;
 	}
 }
 
-int ways_init(struct ways *w, const struct ways_ops *ops, void *arg, struct err *e)
+void links_init(struct guest_links *links, const struct guest_links_ops *ops, void *arg)
 {
-	*w = (struct ways){.ops = ops, .arg = arg};
-	pthread_mutex_init(&w->mu, NULL);
-	return turn_init(&w->opening, e);
+	*links = (struct guest_links){.ops = ops, .arg = arg};
+	lock_init(&links->mu, "guest_links.mu", LOCK_LEAF);
+	turn_init(&links->opening);
 }
 
-void ways_close(struct ways *w)
+void links_close(struct guest_links *links)
 {
-	struct way *all;
+	struct guest_link *all;
 
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-		all = take_ptr(&w->all);
-		w->current = NULL;
+		auto_unlock struct lock *held = lock_take(&links->mu);
+		all = take_ptr(&links->all);
+		links->current = NULL;
 	}
-	for (struct way *way = all, *next; way; way = next) {
-		next = way->next;
-		way_free(w, way);
+	for (struct guest_link *link = all, *next; link; link = next) {
+		next = link->next;
+		link_free(links, link);
 	}
+	buf_free(&links->unsent);
 }
 
-void ways_done(struct ways *w)
+void links_done(struct guest_links *links)
 {
-	if (!w->ops)
-		return; /* never made */
-	ways_close(w);
-	turn_done(&w->opening);
-	pthread_mutex_destroy(&w->mu);
+	if (!links->ops)
+		return; /* links_init was never called */
+	links_close(links);
+	turn_done(&links->opening);
+	lock_done(&links->mu);
 }
 
-/* 1: taken; 0: there is none; -1: the VM is dead. */
-static int take_current(struct ways *w, struct guest **ret, struct err *e)
+/* 1: taken; 0: there is no current link; -1: the VM is dead. */
+static int take_current(struct guest_links *links, struct guest **ret, struct err *e)
 {
-	if (w->ops->alive(w->arg, e) < 0)
+	if (links->ops->alive(links->arg, e) < 0)
 		return -1;
-	auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-	if (w->current && guest_is_line(w->current->guest) && line_failed(w->current->guest))
-		w->current = NULL;
-	if (!w->current)
+	auto_unlock struct lock *held = lock_take(&links->mu);
+	if (links->current && guest_is_cut_off(links->current->guest))
+		links->current = NULL;
+	if (!links->current)
 		return 0;
-	w->current->refs++;
-	*ret = w->current->guest;
+	links->current->refs++;
+	*ret = links->current->guest;
 	return 1;
 }
 
-static void install(struct ways *w, struct way *way)
+static void install(struct guest_links *links, struct guest_link *link)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
+	auto_unlock struct lock *held = lock_take(&links->mu);
 
-	way->refs = 1;
-	way->next = w->all;
-	w->all = w->current = way;
+	link->refs = 1;
+	link->next = links->all;
+	links->all = links->current = link;
 }
 
-int ways_take(struct ways *w, const struct op *op, struct guest **ret, struct err *e)
+int links_take(struct guest_links *links, const struct op *op, struct guest **ret, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
-	auto_free struct way *way = NULL;
-	int got = take_current(w, ret, e);
+	auto_free struct guest_link *link = NULL;
+	int got = take_current(links, ret, e);
 
 	if (got)
 		return got < 0 ? -1 : 0;
-	if (turn_take(&w->opening, op, e) < 0)
+	if (turn_take(&links->opening, op, e) < 0)
 		return -1;
-	held = &w->opening;
-	got = take_current(w, ret, e); /* somebody else may have opened it while we waited */
+	held = &links->opening;
+	got = take_current(links, ret, e); /* another thread may have opened it while we waited */
 	if (got)
 		return got < 0 ? -1 : 0;
-	free_unused(w);
-	way = calloc(1, sizeof(*way));
-	if (!way)
+	free_unused(links);
+	link = calloc(1, sizeof(*link));
+	if (!link)
 		return err_oom(e);
-	if (w->ops->open(w->arg, op, &way->guest, &way->below, e) < 0)
+	if (links->ops->open(links->arg, op, &link->guest, &link->below, e) < 0)
 		return -1;
-	*ret = way->guest;
-	install(w, take_ptr(&way));
+	*ret = link->guest;
+	install(links, take_ptr(&link));
 	return 0;
 }
 
-void ways_give(struct ways *w, struct guest *g)
+void links_give(struct guest_links *links, struct guest *g)
 {
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-		for (struct way *way = w->all; way; way = way->next)
-			if (way->guest == g)
-				way->refs--;
+		auto_unlock struct lock *held = lock_take(&links->mu);
+		for (struct guest_link *link = links->all; link; link = link->next)
+			if (link->guest == g)
+				link->refs--;
 	}
-	free_unused(w);
+	free_unused(links);
 }
 
-struct guest *ways_detach(struct ways *w)
+struct guest *links_detach(struct guest_links *links)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-	struct way *way = w->current;
+	auto_unlock struct lock *held = lock_take(&links->mu);
+	struct guest_link *link = links->current;
 
-	if (!way || !guest_is_line(way->guest))
+	if (!link || !guest_can_be_cut_off(link->guest))
 		return NULL;
-	way->refs++;
-	w->current = NULL;
-	return way->guest;
+	link->refs++;
+	links->current = NULL;
+	return link->guest;
 }
 
-void ways_fail(struct ways *w, struct guest *detached, const char *why)
+void links_fail(struct guest_links *links, struct guest *detached, const char *why)
 {
 	if (!detached)
 		return;
-	line_fail(detached, why);
-	ways_give(w, detached);
+	guest_cut_off(detached, why);
+	links_give(links, detached);
 }
 
-void ways_lost(struct ways *w, const char *why)
+void links_lost(struct guest_links *links, const char *why)
 {
-	ways_fail(w, ways_detach(w), why);
+	links_fail(links, links_detach(links), why);
 }
 
-void *ways_below(struct ways *w, const struct guest *g)
+static struct guest_link *take_unparted_locked(struct guest_links *links)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
-
-	for (struct way *way = w->all; way; way = way->next)
-		if (way->guest == g)
-			return way->below;
+	for (struct guest_link *link = links->all; link; link = link->next)
+		if (!link->parted && guest_can_be_cut_off(link->guest)) {
+			link->parted = true;
+			link->refs++;
+			return link;
+		}
 	return NULL;
 }
 
-const char *ways_name(struct ways *w)
+static bool are_leaving(struct guest_links *links)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&w->mu);
+	auto_unlock struct lock *held = lock_take(&links->mu);
 
-	return w->current ? guest_way(w->current->guest) : "";
+	return links->leaving > 0;
+}
+
+static void part_all(struct guest_links *links, const char *why)
+{
+	for (;;) {
+		struct guest_link *link;
+
+		{
+			auto_unlock struct lock *held = lock_take(&links->mu);
+			link = take_unparted_locked(links);
+		}
+		if (!link)
+			return;
+		guest_cut_off(link->guest, why);
+		let_go(links, link);
+		links_give(links, link->guest);
+	}
+}
+
+int links_part(struct guest_links *links, const struct op *op, const char *why, struct buf *rest,
+	struct err *e)
+{
+	auto_buf struct buf unsent = {0};
+
+	part_all(links, why);
+	while (are_leaving(links)) /* another thread is freeing one */
+		if (op_pause(op, 0.002, e) < 0)
+			return -1;
+	{
+		auto_unlock struct lock *held = lock_take(&links->mu);
+		unsent = links->unsent;
+		links->unsent = (struct buf){0};
+	}
+	buf_put(rest, buf_data(&unsent), unsent.len);
+	return buf_check(&unsent, e);
+}
+
+void links_stand_still(struct guest_links *links, bool still)
+{
+	auto_unlock struct lock *held = lock_take(&links->mu);
+
+	for (struct guest_link *link = links->all; link; link = link->next)
+		guest_stand_still(link->guest, still);
+}
+
+void *links_below(struct guest_links *links, const struct guest *g)
+{
+	auto_unlock struct lock *held = lock_take(&links->mu);
+
+	for (struct guest_link *link = links->all; link; link = link->next)
+		if (link->guest == g)
+			return link->below;
+	return NULL;
+}
+
+const char *links_name(struct guest_links *links)
+{
+	auto_unlock struct lock *held = lock_take(&links->mu);
+
+	return links->current ? guest_link_name(links->current->guest) : "";
 }

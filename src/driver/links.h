@@ -1,52 +1,65 @@
 /*
- * ways.h - the ways into one VM's guest: the one that operations share now, and those that have
- * failed but are still in somebody's hands. A driver says how a way is opened; all else is here.
+ * links.h - the links into one VM's guest: the one that operations share now, and those that have
+ * failed but are still in use. A driver says how a link is opened; all else is here.
  *
  * Thread contract: take, give, lost and the questions on any thread; close and done by the VM's
  * owner, when nobody uses the guest any more.
  */
 #pragma once
 
-#include <pthread.h>
+#include "guestlink/guest.h"
+#include "util/thread/turn.h"
+#include "util/thread/lock.h"
 
-#include "guest/guest.h"
-#include "util/turn.h"
-
-struct ways_ops {
+struct guest_links_ops {
 	/* -1, with the reason, once the VM is dead: nothing is taken or opened then. */
 	int (*alive)(void *arg, struct err *e);
-	/* By one thread at a time. *ret_below: what the guest needs beneath it, if anything. */
+	/* Called by one thread at a time. *ret_below: what the guest needs below it; NULL: nothing.
+	 */
 	int (*open)(void *arg, const struct op *op, struct guest **ret, void **ret_below,
 		struct err *e);
-	void (*close_below)(void *below); /* after the guest is freed; NULL: there is nothing */
+	void (*close_below)(void *below); /* after the guest is freed; NULL: nothing is below */
 };
 
-struct way;
+struct guest_link;
 
-struct ways {
-	const struct ways_ops *ops;
+struct guest_links {
+	const struct guest_links_ops *ops;
 	void *arg;
-	struct turn opening; /* held while somebody opens a way, or wants nobody to */
-	pthread_mutex_t mu;
-	struct way *current; /* NULL: none, or it has failed */
-	struct way *all;     /* the current one and those still in use */
+	struct turn opening; /* held by a thread that opens a link, or that keeps others from it */
+	struct lock mu;
+	struct guest_link *current; /* NULL: there is none, or it has failed */
+	struct guest_link *all;     /* the current one and those still in use */
+	unsigned leaving;           /* links that have left the list and are not free yet */
+	struct buf unsent;          /* of the links that have let go, as guest_let_go */
 };
 
-int ways_init(struct ways *w, const struct ways_ops *ops, void *arg, struct err *e);
-/* Frees all ways, whoever has them. Others can be opened after that. */
-void ways_close(struct ways *w);
-void ways_done(struct ways *w); /* with ways_close */
+void links_init(struct guest_links *links, const struct guest_links_ops *ops, void *arg);
+/* Frees all links, even those in use. New ones can be opened after that. */
+void links_close(struct guest_links *links);
+void links_done(struct guest_links *links); /* calls links_close */
 
-/* The current way, or one that is opened now; given back with ways_give. */
-int ways_take(struct ways *w, const struct op *op, struct guest **ret, struct err *e);
-void ways_give(struct ways *w, struct guest *g);
-/* The current way is of no use any more if it is a line: what runs on it fails with these words,
- * and the next to come opens another. */
-void ways_lost(struct ways *w, const char *why);
-/* The same in two steps, for those who learn later why. NULL: there is no line, nothing to fail. */
-struct guest *ways_detach(struct ways *w);
-void ways_fail(struct ways *w, struct guest *detached, const char *why);
-/* What open gave along with a guest that was taken. */
-void *ways_below(struct ways *w, const struct guest *g);
-/* "runner", "agent"; "": there is none now. */
-const char *ways_name(struct ways *w);
+/* Takes the current link, or opens one. Given back with links_give. */
+int links_take(struct guest_links *links, const struct op *op, struct guest **ret, struct err *e);
+void links_give(struct guest_links *links, struct guest *g);
+/* Gives up the current link if it is a line: what runs on it fails with these words, and the next
+ * operation opens another. */
+void links_lost(struct guest_links *links, const char *why);
+/* links_lost in two steps, for a caller that learns the reason later: detach gives up the line,
+ * fail tells why. NULL: there is no line. */
+struct guest *links_detach(struct guest_links *links);
+void links_fail(struct guest_links *links, struct guest *detached, const char *why);
+/*
+ * For open, before it greets a new runner on a connection that earlier links had: these fail with
+ * these words, and when this returns none of them reads from the connection or writes to it. What
+ * an old link would take or send would be missing, or alien, in the new one's conversation. rest:
+ * as guest_let_go.
+ */
+int links_part(struct guest_links *links, const struct op *op, const char *why, struct buf *rest,
+	struct err *e);
+/* For a driver that stops a VM for a while: its guest may be silent meanwhile. */
+void links_stand_still(struct guest_links *links, bool still);
+/* What open put below a guest that was taken. */
+void *links_below(struct guest_links *links, const struct guest *g);
+/* How the current link works: "runner", "agent"; "": there is no link now. */
+const char *links_name(struct guest_links *links);

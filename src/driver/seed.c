@@ -7,13 +7,13 @@
 
 #include "util/auto.h"
 #include "util/buf.h"
-#include "util/iso.h"
+#include "wire/iso.h"
 #include "util/str.h"
 
 static int make_image(
 	const struct iso_disc *d, const char *const *texts, struct buf *b, struct err *e)
 {
-	size_t size = (size_t)iso_place(d, d->n_files);
+	size_t size = (size_t)iso_file_offset(d, d->n_files);
 	uint8_t *p = buf_room(b, size);
 
 	if (!p)
@@ -21,7 +21,7 @@ static int make_image(
 	memset(p, 0, size);
 	iso_head(d, p);
 	for (size_t i = 0; i < d->n_files; i++)
-		memcpy(p + iso_place(d, i), texts[i], (size_t)d->files[i].size);
+		memcpy(p + iso_file_offset(d, i), texts[i], (size_t)d->files[i].size);
 	buf_grew(b, size);
 	return 0;
 }
@@ -53,7 +53,7 @@ int seed_write(const char *path, const char *instance_id, const struct vm_spec *
 	auto_free char *meta = NULL;
 	auto_buf struct buf image = {0};
 
-	/* cloud-init wants an instance id; what the user gives comes as it is. */
+	/* cloud-init wants an instance id. What the user gives is taken as it is. */
 	if (!ci->meta_data && str_printf(&meta, e, "instance-id: %s-%s\nlocal-hostname: %s\n",
 				      instance_id, vm->name, vm->name) < 0)
 		return -1;

@@ -1,5 +1,5 @@
-/* seed.h - the cloud-init disk: an ISO 9660 image labelled CIDATA with user-data, meta-data and
- * network-config. */
+/* seed.h - writes the cloud-init disk: an ISO 9660 image labelled CIDATA with user-data, meta-data
+ * and network-config. Any thread. */
 #pragma once
 
 #include "spec/spec.h"

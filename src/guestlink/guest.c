@@ -1,11 +1,11 @@
-#include "guest/guest.h"
+#include "guestlink/guest.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/wire.h"
+#include "wire/wire.h"
 #include "util/str.h"
 
 static int check_strings(const char *const *list, const char *too_long, size_t *used, struct err *e)
@@ -92,7 +92,7 @@ int guest_write(struct guest *g, const struct op *op, const struct guest_write *
 	return g->ops->write(g, op, req, io, ret, e);
 }
 
-/* Stands between a way in and the caller's each(). */
+/* Checks the entries that a guest sends before the caller's each() sees them. */
 struct entry_gate {
 	int (*each)(void *arg, const struct guest_entry *entry, struct err *e);
 	void *arg;
@@ -105,7 +105,7 @@ static int gate_entry(void *arg, const struct guest_entry *entry, struct err *e)
 	struct entry_gate *gate = arg;
 	const char *name = entry->name;
 
-	/* The client may make host paths of these. */
+	/* A client may make host paths of the names. */
 	if (strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 		return err_set(e, ERR_UNAVAILABLE, "the guest sent a file name with a path in it");
 	if (gate->itself || (!*name && gate->count))
@@ -160,9 +160,40 @@ int guest_identify(
 	return g->ops->identify(g, op, id, e);
 }
 
-const char *guest_way(const struct guest *g)
+bool guest_has_runner(const struct guest *g)
 {
-	return g->ops->way ? g->ops->way(g) : g->ops->name;
+	return g->ops->has_runner && g->ops->has_runner(g);
+}
+
+const char *guest_link_name(const struct guest *g)
+{
+	return guest_has_runner(g) ? "runner" : "agent";
+}
+
+bool guest_can_be_cut_off(const struct guest *g)
+{
+	return g->ops->cut_off;
+}
+
+bool guest_is_cut_off(const struct guest *g)
+{
+	return g->ops->is_cut_off && g->ops->is_cut_off(g);
+}
+
+void guest_cut_off(struct guest *g, const char *why)
+{
+	g->ops->cut_off(g, why);
+}
+
+void guest_stand_still(struct guest *g, bool still)
+{
+	if (g->ops->stand_still)
+		g->ops->stand_still(g, still);
+}
+
+void guest_let_go(struct guest *g, struct buf *rest)
+{
+	g->ops->let_go(g, rest);
 }
 
 void guest_free(struct guest *g)
@@ -199,8 +230,8 @@ int guest_collect(
 	const struct op *op, const struct guest_io *io, size_t max, struct buf *ret, struct err *e)
 {
 	while (ret->len < max) {
-		struct letter letter;
-		int got = inbox_take(io->in, &letter, e);
+		struct message message;
+		int got = inbox_take(io->in, &message, e);
 
 		if (got < 0)
 			return -1;
@@ -209,12 +240,12 @@ int guest_collect(
 				return -1;
 			continue;
 		}
-		if (letter.type == GUEST_LETTER_EOF)
+		if (message.type == GUEST_INPUT_EOF)
 			return 1;
-		size_t n = letter.type == GUEST_LETTER_DATA ? letter.data.len : 0;
-		int rc = n ? buf_add(ret, buf_data(&letter.data), n, e) : 0;
+		size_t n = message.type == GUEST_INPUT_DATA ? message.data.len : 0;
+		int rc = n ? buf_add(ret, buf_data(&message.data), n, e) : 0;
 
-		buf_free(&letter.data);
+		buf_free(&message.data);
 		if (rc < 0)
 			return -1;
 		if (n && io->consumed)

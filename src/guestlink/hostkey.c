@@ -1,4 +1,4 @@
-#include "guest/hostkey.h"
+#include "guestlink/hostkey.h"
 
 #include <libssh/libssh.h>
 #include <stdlib.h>

@@ -1,22 +1,19 @@
 #include "journal/journal.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
 enum { SCHEMA_VERSION = 1 };
 
-/*
- * synchronous=NORMAL: a killed daemon loses nothing; a power cut may lose the last rows, but then
- * the processes are gone too, and directories without a row are found by name.
- */
+/* synchronous=NORMAL: if the daemon is killed, no row is lost. A power cut may lose the last rows,
+ * but it ends the processes too, and directories without a row are found by name. */
 static const char schema[] = "PRAGMA journal_mode=WAL;"
 			     "PRAGMA synchronous=NORMAL;"
 			     "PRAGMA foreign_keys=ON;"
@@ -30,7 +27,7 @@ static const char schema[] = "PRAGMA journal_mode=WAL;"
 			     "CREATE INDEX IF NOT EXISTS thing_sandbox ON thing(sandbox);";
 
 struct journal {
-	pthread_mutex_t mu;
+	struct lock mu;
 	sqlite3 *db;
 };
 
@@ -76,7 +73,7 @@ int journal_open(const char *path, struct journal **ret, struct err *e)
 
 	if (!j)
 		return err_oom(e);
-	pthread_mutex_init(&j->mu, NULL);
+	lock_init(&j->mu, "journal.mu", LOCK_OUTER);
 	if (sqlite3_open_v2(path, &j->db,
 		    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 		    NULL) != SQLITE_OK) {
@@ -85,7 +82,7 @@ int journal_open(const char *path, struct journal **ret, struct err *e)
 		return -1;
 	}
 	sqlite3_busy_timeout(j->db, 5000);
-	/* The version first: a newer moat's tables must not be touched. */
+	/* Check the version before anything else: a newer moat's tables must not be changed. */
 	if (check_version_locked(j, e) < 0) {
 		journal_close(j);
 		return err_wrap(e, "%s", path);
@@ -104,7 +101,7 @@ void journal_close(struct journal *j)
 	if (!j)
 		return;
 	sqlite3_close(j->db);
-	pthread_mutex_destroy(&j->mu);
+	lock_done(&j->mu);
 	free(j);
 }
 
@@ -114,7 +111,7 @@ static void finalize(sqlite3_stmt **st)
 }
 #define auto_stmt __attribute__((cleanup(finalize)))
 
-/* A statement whose parameters ?1, ?2... are the given texts, up to a NULL. */
+/* Prepares a statement whose parameters ?1, ?2... are the given texts, up to a NULL. */
 static int prepare_locked(struct journal *j, const char *sql, const char *const *texts,
 	sqlite3_stmt **ret, struct err *e)
 {
@@ -140,7 +137,7 @@ static int run_texts_locked(
 
 static int run_row(struct journal *j, const char *sql, int64_t row, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 	auto_stmt sqlite3_stmt *st = NULL;
 
 	if (prepare_locked(j, sql, (const char *const[]){NULL}, &st, e) < 0)
@@ -151,7 +148,7 @@ static int run_row(struct journal *j, const char *sql, int64_t row, struct err *
 
 int journal_sandbox_add(struct journal *j, const struct journal_sandbox *sb, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 	char created[32];
 	const char *const texts[] = {sb->id, sb->driver, sb->labels, sb->spec, created, NULL};
 
@@ -164,7 +161,7 @@ int journal_sandbox_add(struct journal *j, const struct journal_sandbox *sb, str
 
 int journal_sandbox_relabel(struct journal *j, const char *id, const char *labels, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 
 	return run_texts_locked(j, "UPDATE sandbox SET labels = ?2 WHERE id = ?1",
 		(const char *const[]){id, labels, NULL}, e);
@@ -172,7 +169,7 @@ int journal_sandbox_relabel(struct journal *j, const char *id, const char *label
 
 int journal_sandbox_remove(struct journal *j, const char *id, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 	const char *const texts[] = {id, NULL};
 
 	if (run_texts_locked(j, "DELETE FROM thing WHERE sandbox = ?1", texts, e) < 0)
@@ -182,7 +179,7 @@ int journal_sandbox_remove(struct journal *j, const char *id, struct err *e)
 
 int journal_sandbox_remove_if_empty(struct journal *j, const char *id, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 	const char *const texts[] = {id, NULL};
 
 	return run_texts_locked(j,
@@ -192,9 +189,9 @@ int journal_sandbox_remove_if_empty(struct journal *j, const char *id, struct er
 }
 
 int journal_intent(
-	struct journal *j, const struct journal_thing *t, int64_t *ret_row, struct err *e)
+	struct journal *j, const struct journal_entry *t, int64_t *ret_row, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 	const char *const texts[] = {t->sandbox, t->driver, t->kind, t->ref, NULL};
 
 	if (run_texts_locked(j,
@@ -216,9 +213,9 @@ int journal_gone(struct journal *j, int64_t row, struct err *e)
 	return run_row(j, "DELETE FROM thing WHERE row = ?1", row, e);
 }
 
-/* Rows are copied out, so that nothing of SQLite is held while somebody works on them. */
+/* Rows that were copied, so that no statement or lock is held while the caller works on them. */
 struct copied {
-	char **cells; /* rows * columns texts */
+	char **cells; /* texts, one for each column of each row */
 	size_t rows;
 	int columns;
 };
@@ -253,7 +250,7 @@ static int copy_row_locked(sqlite3_stmt *st, struct copied *c, struct err *e)
 static int select_all(struct journal *j, const char *sql, const char *const *texts,
 	struct copied *ret, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&j->mu);
+	auto_unlock struct lock *held = lock_take(&j->mu);
 	auto_stmt sqlite3_stmt *st = NULL;
 	int rc;
 
@@ -266,8 +263,8 @@ static int select_all(struct journal *j, const char *sql, const char *const *tex
 	return rc == SQLITE_DONE ? 0 : fail_locked(j, "read", e);
 }
 
-int journal_each_thing(struct journal *j, const char *sandbox,
-	int (*each)(void *arg, const struct journal_thing *t, struct err *e), void *arg,
+int journal_each_entry(struct journal *j, const char *sandbox,
+	int (*each)(void *arg, const struct journal_entry *t, struct err *e), void *arg,
 	struct err *e)
 {
 	__attribute__((cleanup(copied_free))) struct copied c = {0};
@@ -281,7 +278,7 @@ int journal_each_thing(struct journal *j, const char *sandbox,
 		return -1;
 	for (size_t i = 0; i < c.rows; i++) {
 		char **cell = c.cells + i * (size_t)c.columns;
-		struct journal_thing t = {.row = atoll(cell[0]),
+		struct journal_entry t = {.row = atoll(cell[0]),
 			.sandbox = cell[1],
 			.driver = cell[2],
 			.kind = cell[3],

@@ -1,11 +1,11 @@
 /*
  * journal.h - what moat has made, or was about to make, outside its own memory. SQLite, WAL.
- * Thread-safe: one connection, one mutex, never taken together with another lock.
+ * Thread-safe: one connection, one mutex, never held together with another lock.
  *
- * A thing is one removable effect: a directory, a process tree, later a VM on a server. Its row is
- * written with state "intent" before the effect, becomes "done" after it and is deleted after the
- * thing itself is gone. Rows that a new daemon finds are what an earlier one left: the driver that
- * wrote a row removes the thing, whatever its state.
+ * An entry stands for one effect that can be removed: a directory, a process tree, a VM on a
+ * server. Its row is written with state "intent" before the effect, becomes "done" after it and is
+ * deleted after the effect is gone. Rows that a new daemon finds were left by an earlier one: the
+ * driver that wrote a row removes the effect, whatever its state.
  */
 #pragma once
 
@@ -15,9 +15,9 @@
 
 struct journal;
 
-struct journal_thing {
+struct journal_entry {
 	int64_t row;
-	const char *sandbox; /* id; "" for things that belong to no sandbox */
+	const char *sandbox; /* id; "" for entries that belong to no sandbox */
 	const char *driver, *kind, *ref;
 	const char *state; /* "intent", "done" */
 };
@@ -33,23 +33,24 @@ void journal_close(struct journal *j); /* NULL is fine */
 
 int journal_sandbox_add(struct journal *j, const struct journal_sandbox *sb, struct err *e);
 int journal_sandbox_relabel(struct journal *j, const char *id, const char *labels, struct err *e);
-/* Also forgets its things: call it when they are gone. */
+/* Deletes the sandbox and its entries: call it when their effects are gone. */
 int journal_sandbox_remove(struct journal *j, const char *id, struct err *e);
-/* Only if none of its things is left; otherwise they still have to be reclaimed. */
+/* Deletes the sandbox only if none of its entries is left; those still have to be reclaimed. */
 int journal_sandbox_remove_if_empty(struct journal *j, const char *id, struct err *e);
 int journal_each_sandbox(struct journal *j,
 	int (*each)(void *arg, const struct journal_sandbox *sb, struct err *e), void *arg,
 	struct err *e);
 
-/* Fills *ret_row; the other members of t are the caller's. */
+/* Writes an entry with state "intent" and sets *ret_row to its row. */
 int journal_intent(
-	struct journal *j, const struct journal_thing *t, int64_t *ret_row, struct err *e);
+	struct journal *j, const struct journal_entry *t, int64_t *ret_row, struct err *e);
 int journal_done(struct journal *j, int64_t row, struct err *e);
 int journal_gone(struct journal *j, int64_t row, struct err *e);
 /*
- * The youngest first: things are removed in the opposite order of their making. sandbox NULL: of
- * all. The rows are read before the first call, so each() may use the journal.
+ * Calls each() for the entries of a sandbox, or of all if sandbox is NULL; the youngest first, as
+ * effects are removed in the opposite order of their making. All rows are read before the first
+ * call, so each() may use the journal.
  */
-int journal_each_thing(struct journal *j, const char *sandbox,
-	int (*each)(void *arg, const struct journal_thing *t, struct err *e), void *arg,
+int journal_each_entry(struct journal *j, const char *sandbox,
+	int (*each)(void *arg, const struct journal_entry *t, struct err *e), void *arg,
 	struct err *e);

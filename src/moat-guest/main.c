@@ -7,17 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest/armour.h"
-#include "runner/channel.h"
-#include "runner/disc.h"
-#include "runner/once.h"
-#include "runner/settle.h"
-#include "runner/spool.h"
-#include "runner/supervisor.h"
+#include "wire/ascii.h"
+#include "wire/wire.h"
+#include "moat-guest/common/channel.h"
+#include "moat-guest/once/disc.h"
+#include "moat-guest/once/once.h"
+#include "moat-guest/serve/settle.h"
+#include "moat-guest/common/spool.h"
+#include "moat-guest/command/supervisor.h"
 
 static int usage(void)
 {
-	fputs("usage: moat-guest serve NAME|PATH|- [--armour] [--daemon]\n"
+	fputs("usage: moat-guest serve NAME|PATH|- [--ascii] [--daemon]\n"
 	      "       moat-guest once|fetch|kill|forget ID [OLD...]\n"
 	      "       moat-guest take DISC ID OFFSET LENGTH SHA256\n"
 	      "       moat-guest check SIZE CRC\n"
@@ -27,7 +28,7 @@ static int usage(void)
 	return 2;
 }
 
-/* A command must never inherit the line, nor find 0 to 2 closed. */
+/* A command must never inherit the line, nor find its fds 0 to 2 closed. */
 static void blank_stdio(bool with_stderr)
 {
 	int fd = open("/dev/null", O_RDWR);
@@ -54,15 +55,14 @@ static void go_to_background(void)
 	setsid();
 }
 
-static int serve(const char *where, bool armour, bool daemon)
+static int serve(const char *where, bool ascii, bool daemon)
 {
 	struct line line;
 	int error = line_open(&line, where);
 
-	if (!error && armour)
-		error = line_armour(&line);
-	spool_open(); /* without it nothing can be left in files, that is all */
-
+	if (!error && ascii)
+		error = line_ascii(&line);
+	spool_open(); /* if it fails, only output into files does not work */
 	if (!error && daemon)
 		go_to_background();
 	if (!error) {
@@ -73,12 +73,12 @@ static int serve(const char *where, bool armour, bool daemon)
 	if (!error)
 		return 0;
 	fprintf(stderr, "moat-guest: %s: %s%s\n", where, strerror(error),
-		error == EBUSY ? " (is another moat-guest serving it?)" : "");
+		error == EBUSY ? " (is " WIRE_ANOTHER_RUNNER " serving it?)" : "");
 	return 1;
 }
 
-/* 0 to 2 must be taken before anything else is opened; what else we were started with is none of
- * our business, nor of the commands'. */
+/* The fds 0 to 2 must be taken before any other is opened. All others that this process has got
+ * from its parent are closed, so that commands do not inherit them. */
 static void fill_stdio(void)
 {
 	int fd;
@@ -86,10 +86,10 @@ static void fill_stdio(void)
 	do
 		fd = open("/dev/null", O_RDWR);
 	while (fd >= 0 && fd <= 2);
-	close_fds(3, FD_LAST);
+	close_fds(3);
 }
 
-/* Whether this program is, byte for byte, the one that the host wants to have here. */
+/* Whether this program is, byte for byte, the one that the host expects here. 0: it is. */
 static int check(const char *size, const char *crc)
 {
 	static uint8_t chunk[64 * 1024];
@@ -99,7 +99,7 @@ static int check(const char *size, const char *crc)
 	ssize_t n = fd < 0 ? -1 : 0;
 
 	while (fd >= 0 && (n = read(fd, chunk, sizeof(chunk))) > 0) {
-		sum = armour_crc(sum, chunk, (size_t)n);
+		sum = ascii_crc(sum, chunk, (size_t)n);
 		total += (unsigned long long)n;
 	}
 	if (fd >= 0)
@@ -116,7 +116,7 @@ static bool is_once(const char *word)
 int main(int argc, char **argv)
 {
 	const char *where = NULL;
-	bool armour = false, daemon = false;
+	bool ascii = false, daemon = false;
 
 	fill_stdio();
 	if (argc == 2 && strcmp(argv[1], "version") == 0) {
@@ -134,8 +134,8 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "--daemon") == 0)
 			daemon = true;
-		else if (strcmp(argv[i], "--armour") == 0)
-			armour = true;
+		else if (strcmp(argv[i], "--ascii") == 0)
+			ascii = true;
 		else if (!where)
 			where = argv[i];
 		else
@@ -143,5 +143,5 @@ int main(int argc, char **argv)
 	}
 	if (!where || (daemon && strcmp(where, "-") == 0))
 		return usage();
-	return serve(where, armour, daemon);
+	return serve(where, ascii, daemon);
 }

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/proc.h"
+#include "util/system/proc.h"
 
 static const struct {
 	const char *program, *package;
-	bool for_way_out;
+	bool for_egress;
 } programs[] = {
 	{"ip", "iproute2", false},
 	{"nft", "nftables", false},
@@ -23,7 +23,7 @@ static const struct {
 static const char *const fixes[] = {"apt-get install iproute2", "apt-get install nftables",
 	"apt-get install dnsmasq-base", "apt-get install passt"};
 
-/* The holder's own search path, see net.c. */
+/* Searches the PATH that the holder gets, see net.c. */
 static bool is_installed(const char *program)
 {
 	const char *path = getenv("PATH");
@@ -56,7 +56,7 @@ static bool userns_works(const struct op *op)
 	return succeeds(op, argv);
 }
 
-/* Only asked where namespaces can be made at all. */
+/* Call it only where namespaces can be made. */
 static bool vlans_work(const struct op *op)
 {
 	const char *argv[] = {"unshare", getuid() == 0 ? "-n" : "-Urn", "ip", "link", "add", "br0",
@@ -81,7 +81,7 @@ unsigned net_check(
 	int tun;
 
 	for (unsigned i = 0; i < ARRAY_LEN(programs); i++) {
-		if ((programs[i].for_way_out && !needs.way_out) ||
+		if ((programs[i].for_egress && !needs.has_egress) ||
 			is_installed(programs[i].program))
 			continue;
 		f = add(faults, &n, programs[i].program);
@@ -93,7 +93,8 @@ unsigned net_check(
 		int eno = errno;
 
 		f = add(faults, &n, "tun");
-		snprintf(f->detail, sizeof(f->detail), "/dev/net/tun: %s", strerror(eno));
+		snprintf(f->detail, sizeof(f->detail), "/dev/net/tun cannot be opened: %s",
+			strerror(eno));
 		f->fix = eno == ENOENT ? "sudo modprobe tun" : "sudo chmod 666 /dev/net/tun";
 	} else {
 		close(tun);
@@ -107,10 +108,10 @@ unsigned net_check(
 	} else if (needs.vlans && !vlans_work(op)) {
 		f = add(faults, &n, "vlans");
 		snprintf(f->detail, sizeof(f->detail),
-			"this kernel's bridges cannot tell VLANs apart, as a vlan_tag beside a "
-			"card without one needs");
-		f->fix = "use a kernel with CONFIG_BRIDGE_VLAN_FILTERING, or give every card of "
-			 "that network a vlan_tag";
+			"this kernel's bridges cannot filter by VLAN: no vnet may have NICs with "
+			"a vlan_tag beside NICs without one");
+		f->fix = "use a kernel with CONFIG_BRIDGE_VLAN_FILTERING, or give every NIC of "
+			 "the vnet a vlan_tag";
 	}
 	return n;
 }
@@ -119,9 +120,9 @@ void net_check_explain(const struct op *op, const struct net_plan *p, struct err
 {
 	struct net_fault faults[NET_FAULTS_MAX];
 
-	struct net_needs needs = {.way_out = p->way_out, .vlans = p->filter};
+	struct net_needs needs = {.has_egress = p->has_egress, .vlans = p->filter};
 
 	if (!net_check(op, needs, faults))
 		return;
-	err_set(e, ERR_UNSUPPORTED, "%s: %s", faults[0].detail, faults[0].fix);
+	err_set(e, ERR_UNSUPPORTED, "%s; to fix it: %s", faults[0].detail, faults[0].fix);
 }

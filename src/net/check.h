@@ -1,28 +1,26 @@
-/*
- * check.h - whether this host can make networks, and what to do if not. `moat doctor` and a failed
- * `moat up` say the same words.
- */
+/* check.h - whether this host can make networks, and what to do if not. `moat doctor` and a failed
+ * `moat up` use the same texts. Any thread. */
 #pragma once
 
-#include "net/plan.h"
-#include "util/op.h"
+#include "net/plan/plan.h"
+#include "util/thread/op.h"
 
 struct net_fault {
 	const char *what; /* "nft", "tun", ... */
-	char detail[256]; /* one sentence */
-	const char *fix;  /* a command */
+	char detail[256]; /* a sentence for users */
+	const char *fix;  /* a command that repairs it */
 };
 
 enum { NET_FAULTS_MAX = 8 };
 
 struct net_needs {
-	bool way_out; /* also what that needs */
-	bool vlans;   /* bridges that filter by VLAN */
+	bool has_egress; /* check what egress needs, too */
+	bool vlans;      /* check bridges that filter by VLAN, too */
 };
 
-/* Fills faults with what is missing; the number of them. */
+/* Fills faults with what is missing; returns their number. */
 unsigned net_check(
 	const struct op *op, struct net_needs needs, struct net_fault faults[NET_FAULTS_MAX]);
-/* A network could not be made: if something is missing that explains it, e says so, with the fix.
- */
+/* For an error from making a network: if something is missing that explains it, e says so, with the
+ * fix. */
 void net_check_explain(const struct op *op, const struct net_plan *p, struct err *e);

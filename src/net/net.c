@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +9,16 @@
 #include <unistd.h>
 
 #include "net/check.h"
-#include "net/doc.h"
-#include "net/holder.h"
-#include "net/memfd.h"
+#include "net/plan/json.h"
+#include "net/holder/holder.h"
 #include "util/auto.h"
-#include "util/lock.h"
-#include "util/msg.h"
-#include "util/proc.h"
+#include "util/thread/lock.h"
+#include "util/system/io.h"
+#include "util/system/msg.h"
+#include "util/system/proc.h"
 #include "util/str.h"
 #include "util/strv.h"
-#include "util/turn.h"
+#include "util/thread/turn.h"
 
 #define OPEN_SECONDS 120
 #define ASK_SECONDS  60
@@ -28,11 +27,11 @@ struct net {
 	struct net_plan *plan;
 	struct proc proc;
 	int sock;
-	struct turn asking;   /* held by whoever waits for an answer */
-	json_int_t seq;       /* under asking */
-	struct strv captures; /* files that go with it */
-	pthread_mutex_t mu;
-	char reason[512]; /* under mu */
+	struct turn request_turn; /* held by the thread that waits for an answer */
+	json_int_t seq;           /* protected by request_turn */
+	struct strv captures;     /* paths of captures: removed on close, unless kept */
+	struct lock mu;
+	char reason[512]; /* protected by mu */
 };
 
 const struct net_plan *net_plan(const struct net *net)
@@ -45,7 +44,7 @@ int net_end_fd(const struct net *net)
 	return net->proc.pidfd;
 }
 
-void net_keep(struct net *net)
+void net_keep_captures(struct net *net)
 {
 	if (net)
 		strv_free(&net->captures);
@@ -61,15 +60,15 @@ void net_close(struct net *net)
 	strv_free(&net->captures);
 	if (net->sock >= 0)
 		close(net->sock);
-	turn_done(&net->asking);
-	pthread_mutex_destroy(&net->mu);
+	turn_done(&net->request_turn);
+	lock_done(&net->mu);
 	net_plan_free(net->plan);
 	free(net);
 }
 DEFINE_AUTO(auto_netp, struct net, net_close)
 #define auto_net __attribute__((cleanup(auto_netp)))
 
-/* What the holder said of itself. */
+/* Reads an event: the holder is ready, or it ends with a reason. */
 static int take_event(struct net *net, json_t *msg, struct err *e)
 {
 	const char *event = json_string_value(json_object_get(msg, "event"));
@@ -80,13 +79,13 @@ static int take_event(struct net *net, json_t *msg, struct err *e)
 		return 0;
 	err_set(e, kind ? err_kind_from_name(kind) : ERR_INTERNAL, "%s",
 		text ? text : "the network's holder made no sense");
-	auto_unlock pthread_mutex_t *held = lock_take(&net->mu);
+	auto_unlock struct lock *held = lock_take(&net->mu);
 	snprintf(net->reason, sizeof(net->reason), "%.*s", (int)sizeof(net->reason) - 1, e->msg);
 	return -1;
 }
 
-/* Last words, if there are any, after the holder has gone. */
-static void hear_last_words(struct net *net)
+/* Reads the events that the holder has sent before it ended, for the reason. */
+static void take_last_events(struct net *net)
 {
 	struct op now = op_for_cleanup(0.01);
 	struct err ignored;
@@ -107,11 +106,11 @@ void net_end_reason(struct net *net, char *out, size_t size)
 	struct op now = op_for_cleanup(1);
 	struct err ignored;
 
-	if (turn_take(&net->asking, &now, &ignored) == 0) {
-		hear_last_words(net);
-		turn_give(&net->asking);
+	if (turn_take(&net->request_turn, &now, &ignored) == 0) {
+		take_last_events(net);
+		turn_give(&net->request_turn);
 	}
-	auto_unlock pthread_mutex_t *held = lock_take(&net->mu);
+	auto_unlock struct lock *held = lock_take(&net->mu);
 	snprintf(out, size, "%s", net->reason);
 }
 
@@ -132,7 +131,7 @@ static int read_answer(struct net *net, const struct op *op, json_int_t seq, jso
 			continue;
 		}
 		if (json_integer_value(json_object_get(msg, "seq")) != seq)
-			continue; /* for somebody who did not wait for it */
+			continue; /* the answer to a request that timed out */
 		kind = json_string_value(json_object_get(msg, "kind"));
 		text = json_string_value(json_object_get(msg, "message"));
 		if (kind)
@@ -146,8 +145,7 @@ static int read_answer(struct net *net, const struct op *op, json_int_t seq, jso
 	}
 }
 
-/* Takes over args. */
-int net_ask(struct net *net, const struct op *op, const char *what, json_t *args, json_t **ret,
+int net_request(struct net *net, const struct op *op, const char *what, json_t *args, json_t **ret,
 	int *ret_fd, struct err *e)
 {
 	auto_json json_t *own = args, *msg = NULL;
@@ -156,20 +154,20 @@ int net_ask(struct net *net, const struct op *op, const char *what, json_t *args
 
 	if (!own)
 		return err_oom(e);
-	if (turn_take(&net->asking, &soon, e) < 0)
+	if (turn_take(&net->request_turn, &soon, e) < 0)
 		return -1;
-	held = &net->asking;
+	held = &net->request_turn;
 	net->seq++;
 	if (json_make(&msg, e, "{s:s, s:I, s:O}", "op", what, "seq", net->seq, "args", own) < 0)
 		return -1;
 	if (msg_send(net->sock, msg, -1, e) < 0) {
-		hear_last_words(net);
+		take_last_events(net);
 		return err_set(e, ERR_UNAVAILABLE, "the sandbox's network has ended");
 	}
 	return read_answer(net, &soon, net->seq, ret, ret_fd, e);
 }
 
-/* The holder's programs are where ordinary users do not look for programs. */
+/* PATH has the directories of programs for administrators, where ip and nft are. */
 static int make_environment(struct strv *ret, struct err *e)
 {
 	const char *path = getenv("PATH");
@@ -182,7 +180,7 @@ static int make_environment(struct strv *ret, struct err *e)
 	return strv_check(ret, e);
 }
 
-/* The holder's open files: ours are closed when it has them. */
+/* The files that the holder inherits; our copies are closed when it has started. */
 struct files {
 	struct proc_fd fds[2 + SPEC_VNETS_MAX];
 	unsigned n;
@@ -194,7 +192,7 @@ static void files_close(struct files *f)
 		close(f->fds[i].fd);
 }
 
-/* "/tmp/{id}.pcap" with the sandbox's id. */
+/* Replaces "{id}" in "/tmp/{id}.pcap" by the sandbox's id. */
 static int capture_path(const char *pattern, const char *sandbox, char **ret, struct err *e)
 {
 	const char *at = strstr(pattern, "{id}");
@@ -204,7 +202,7 @@ static int capture_path(const char *pattern, const char *sandbox, char **ret, st
 	return str_printf(ret, e, "%.*s%s%s", (int)(at - pattern), pattern, sandbox, at + 4);
 }
 
-/* Opened by the daemon, as its user. What is there already is never written over. */
+/* The daemon opens the files, as its user. A file that exists is never overwritten. */
 static int open_captures(struct net *net, const struct net_req *req, struct files *f, struct err *e)
 {
 	for (size_t i = 0; i < net->plan->n_vnets; i++) {
@@ -212,7 +210,7 @@ static int open_captures(struct net *net, const struct net_req *req, struct file
 		auto_free char *path = NULL;
 		int fd;
 
-		if (!pattern || net->plan->unrecorded)
+		if (!pattern || net->plan->no_captures)
 			continue;
 		if (capture_path(pattern, req->sandbox, &path, e) < 0)
 			return -1;
@@ -270,8 +268,9 @@ static int open_with(struct net *net, const struct net_req *req, struct err *e)
 
 	if (net_plan_make(req->spec, req->random, &net->plan, e) < 0)
 		return -1;
-	net->plan->unrecorded = req->unrecorded;
-	if (net_doc(net->plan, &text, e) < 0 || net_memfd("plan", text, strlen(text), &plan, e) < 0)
+	net->plan->no_captures = req->no_captures;
+	if (net_plan_to_json(net->plan, &text, e) < 0 ||
+		file_in_memory("plan", text, strlen(text), &plan, e) < 0)
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		close(plan);
@@ -279,7 +278,7 @@ static int open_with(struct net *net, const struct net_req *req, struct err *e)
 	}
 	net->sock = pair[0];
 	theirs = pair[1];
-	return start_holder(net, req, theirs, plan, e); /* which closes both */
+	return start_holder(net, req, theirs, plan, e); /* which closes theirs and plan */
 }
 
 int net_open(const struct op *op, const struct net_req *req, struct net **ret, struct err *e)
@@ -291,8 +290,9 @@ int net_open(const struct op *op, const struct net_req *req, struct net **ret, s
 		return err_oom(e);
 	net->sock = -1;
 	net->proc = PROC_NONE;
-	pthread_mutex_init(&net->mu, NULL);
-	if (turn_init(&net->asking, e) < 0 || open_with(net, req, e) < 0)
+	lock_init(&net->mu, "net.mu", LOCK_LEAF);
+	turn_init(&net->request_turn);
+	if (open_with(net, req, e) < 0)
 		return -1;
 	if (wait_ready(net, &soon, e) < 0) {
 		if (op_check(op, &(struct err){0}) == 0)
@@ -310,7 +310,7 @@ int net_tap(struct net *net, const struct op *op, size_t vm, size_t nic, int *re
 
 	if (!n)
 		return err_set(e, ERR_INTERNAL, "VM %zu has no NIC %zu", vm, nic);
-	if (net_ask(net, op, "tap", json_pack("{s:s}", "name", n->tap), NULL, &fd, e) < 0)
+	if (net_request(net, op, "tap", json_pack("{s:s}", "name", n->tap), NULL, &fd, e) < 0)
 		return -1;
 	if (fd < 0)
 		return err_set(e, ERR_INTERNAL, "the network's holder sent no tap");

@@ -1,12 +1,12 @@
-#include "net/show.h"
+#include "net/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/capture.h"
+#include "net/capture/capture.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 
 #define SHOW_MAX (32u << 20)
 
@@ -41,13 +41,13 @@ static json_t *show_subnets(const struct net_vnet *v)
 
 static json_t *show_policy(const struct egress_spec *out)
 {
-	static const char *const words[] = {
+	static const char *const modes[] = {
 		[SPEC_EGRESS_DENY] = "deny", [SPEC_EGRESS_OPEN] = "open"};
 	json_t *domains, *cidrs, *ports;
 	char net[NET_TEXT_MAX];
 
 	if (out->mode != SPEC_EGRESS_ALLOW)
-		return json_string(words[out->mode]);
+		return json_string(modes[out->mode]);
 	domains = json_array();
 	cidrs = json_array();
 	ports = json_array();
@@ -76,7 +76,8 @@ static json_t *show_vnets(const struct net_plan *p)
 	return list;
 }
 
-/* "1763251200 52:54:00:00:00:05 10.99.0.5 hermit *": the address that this MAC has, or NULL. */
+/* Finds a MAC's address in dnsmasq's leases, "1763251200 52:54:00:00:00:05 10.99.0.5 hermit *";
+ * NULL: it has none. */
 static json_t *find_lease(const json_t *leases, const char *bridge, const char *mac)
 {
 	const char *at = json_string_value(json_object_get(leases, bridge));
@@ -133,10 +134,11 @@ static json_t *show_forwards(const struct net_plan *p, const json_t *forwards)
 	json_t *list = json_array(), *one;
 	size_t i;
 
-	json_array_foreach((json_t *)forwards, i, one) json_array_append_new(
-		list, show_forward(p, json_string_value(json_object_get(one, "address")),
-			      json_integer_value(json_object_get(one, "port")),
-			      json_integer_value(json_object_get(one, "host_port"))));
+	json_array_foreach((json_t *)forwards, i, one)
+		json_array_append_new(
+			list, show_forward(p, json_string_value(json_object_get(one, "address")),
+				      json_integer_value(json_object_get(one, "port")),
+				      json_integer_value(json_object_get(one, "host_port"))));
 	return list;
 }
 
@@ -148,10 +150,8 @@ static const char *alias_of(const struct net_plan *p, const char *bridge)
 	return "?";
 }
 
-/*
- * One element of nft's list: {"elem": {"val": {"concat": [...]}, "counter": {"packets": n}}}, or
- * with a bridge as "val", for all that was not listed.
- */
+/* Adds an element of nft's list: {"elem": {"val": {"concat": [...]}, "counter": {"packets": n}}}.
+ * If "val" is a bridge's name, it counts packets that the full set could not list. */
 static void add_refused(const struct net_plan *p, const json_t *element, json_t *list)
 {
 	const json_t *elem = json_object_get(element, "elem");
@@ -173,8 +173,7 @@ static void add_set(const struct net_plan *p, const json_t *said, json_t *list)
 	json_t *all = json_object_get(said, "nftables"), *one, *element;
 	size_t i, k;
 
-	json_array_foreach(all, i, one)
-	{
+	json_array_foreach(all, i, one) {
 		json_array_foreach(json_object_get(json_object_get(one, "set"), "elem"), k, element)
 			add_refused(p, element, list);
 	}
@@ -185,7 +184,7 @@ static int ask_show(struct net *net, const struct op *op, json_t **ret, struct e
 	auto_buf struct buf text = {0};
 	auto_fd int fd = -1;
 
-	if (net_ask(net, op, "show", json_object(), NULL, &fd, e) < 0 ||
+	if (net_request(net, op, "show", json_object(), NULL, &fd, e) < 0 ||
 		file_read_all(fd, SHOW_MAX, &text, e) < 0)
 		return -1;
 	return json_parse_object(buf_bytes(&text), ret, e);
@@ -210,7 +209,8 @@ int net_show(struct net *net, const struct op *op, json_t **ret, struct err *e)
 		json_object_get(said, "names"), "connections", connections);
 }
 
-/* Where a VM can be reached from the bridge: an address in a subnet in which moat has one too. */
+/* A NIC through which the holder can reach the VM: its address is in a subnet in which moat has an
+ * address too. */
 static const struct net_nic *reachable_nic(const struct net_plan *p, size_t vm)
 {
 	for (size_t i = 0; i < p->n_nics; i++) {
@@ -238,7 +238,7 @@ int net_forward(struct net *net, const struct op *op, size_t vm, unsigned port, 
 			"VM %s has no address that moat gives out, so there is nothing to connect "
 			"to",
 			p->spec->vms[vm].name);
-	if (net_ask(net, op, "forward",
+	if (net_request(net, op, "forward",
 		    json_pack("{s:s, s:i, s:i}", "address", ADDR(n->ipv4), "port", (int)port,
 			    "host_port", (int)host_port),
 		    &result, NULL, e) < 0)
@@ -250,8 +250,8 @@ int net_forward(struct net *net, const struct op *op, size_t vm, unsigned port, 
 
 int net_unforward(struct net *net, const struct op *op, unsigned host_port, struct err *e)
 {
-	return net_ask(net, op, "unforward", json_pack("{s:i}", "host_port", (int)host_port), NULL,
-		NULL, e);
+	return net_request(net, op, "unforward", json_pack("{s:i}", "host_port", (int)host_port),
+		NULL, NULL, e);
 }
 
 static int find_vnet(const struct net_plan *p, const char *alias, size_t *ret, struct err *e)
@@ -286,11 +286,10 @@ int net_capture(struct net *net, const struct op *op, const char *vnet,
 	for (i = 0; i < p->n_vnets; i++)
 		if (!vnet || i == only)
 			json_array_append_new(names, json_string(p->vnets[i].bridge));
-	if (net_ask(net, op, "listen", json_pack("{s:O}", "interfaces", names), &result, &fd, e) <
-		0)
+	if (net_request(net, op, "listen", json_pack("{s:O}", "interfaces", names), &result, &fd,
+		    e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(result, "numbers"), i, number)
-	{
+	json_array_foreach(json_object_get(result, "numbers"), i, number) {
 		if (n < p->n_nics + p->n_vnets)
 			numbers[n++] = (int)json_integer_value(number);
 	}

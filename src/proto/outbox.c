@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "proto/frame.h"
+#include "wire/frame.h"
 #include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
-enum { WAITING_MAX = 256 * 1024 }; /* when more waits, senders wait too */
+enum { WAITING_MAX = 256 * 1024 }; /* bytes: when more are queued, senders wait */
 
 int outbox_init(struct outbox *o, int fd, int quit, const char *peer, struct err *e)
 {
@@ -18,7 +18,7 @@ int outbox_init(struct outbox *o, int fd, int quit, const char *peer, struct err
 	if (wake < 0)
 		return err_sys(e, errno, "eventfd");
 	*o = (struct outbox){.fd = fd, .quit = quit, .wake = wake, .peer = peer};
-	pthread_mutex_init(&o->mu, NULL);
+	lock_init(&o->mu, "outbox.mu", LOCK_LEAF);
 	return 0;
 }
 
@@ -28,10 +28,10 @@ void outbox_done(struct outbox *o)
 		return;
 	close(o->wake);
 	buf_free(&o->waiting);
-	pthread_mutex_destroy(&o->mu);
+	lock_done(&o->mu);
 }
 
-/* The number of bytes that the socket took, 0 if it is full. */
+/* Returns the number of bytes that the socket took, 0 if it is full. */
 static ssize_t socket_send(struct outbox *o, struct iovec *iov, size_t n, struct err *e)
 {
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
@@ -46,20 +46,38 @@ static ssize_t socket_send(struct outbox *o, struct iovec *iov, size_t n, struct
 	return err_sys(e, errno, "send to %s", o->peer);
 }
 
+static int fail_ending(const struct outbox *o, struct err *e)
+{
+	return err_set(e, ERR_UNAVAILABLE, "the connection to %s is ending", o->peer);
+}
+
+static void drop_sent_locked(struct outbox *o, size_t sent)
+{
+	const uint8_t *p = buf_data(&o->waiting);
+	size_t end = o->begun; /* of the frame in which the last byte sent is */
+
+	while (end < sent)
+		end += FRAME_HEADER + get_le32(p + end) + get_le32(p + end + 4);
+	o->begun = end - sent;
+	buf_drop(&o->waiting, sent);
+}
+
 static int flush_locked(struct outbox *o, struct err *e)
 {
+	if (o->closed)
+		return fail_ending(o, e);
 	while (o->waiting.len) {
 		struct iovec iov = {buf_data(&o->waiting), o->waiting.len};
 		ssize_t sent = socket_send(o, &iov, 1, e);
 
 		if (sent <= 0)
 			return (int)sent;
-		buf_drop(&o->waiting, (size_t)sent);
+		drop_sent_locked(o, (size_t)sent);
 	}
 	return 0;
 }
 
-/* Keeps what is left of the pieces after the first `done` bytes. */
+/* Queues what the pieces hold after the first `done` bytes. */
 static int keep_rest_locked(
 	struct outbox *o, const struct iovec *iov, size_t n, size_t done, struct err *e)
 {
@@ -67,7 +85,7 @@ static int keep_rest_locked(
 
 	for (size_t i = 0; i < n; i++)
 		whole += iov[i].iov_len;
-	if (!buf_room(&o->waiting, whole - done)) /* all of it or nothing */
+	if (!buf_room(&o->waiting, whole - done)) /* queue all of it or nothing */
 		return err_oom(e);
 	for (size_t i = 0; i < n; i++) {
 		size_t skip = done < iov[i].iov_len ? done : iov[i].iov_len;
@@ -78,10 +96,10 @@ static int keep_rest_locked(
 	return 0;
 }
 
-/* 1: queued; 0: no room. */
+/* Returns 1 if the frame was sent or queued, 0 if there is no room. */
 static int try_send(struct outbox *o, struct iovec *iov, size_t n, size_t whole, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&o->mu);
+	auto_unlock struct lock *held = lock_take(&o->mu);
 	uint64_t one = 1;
 	ssize_t done = 0;
 	bool was_empty;
@@ -100,7 +118,9 @@ static int try_send(struct outbox *o, struct iovec *iov, size_t n, size_t whole,
 	}
 	if (keep_rest_locked(o, iov, n, (size_t)done, e) < 0)
 		return -1;
-	/* If it was not empty, whoever left bytes in it has rung already. */
+	if (was_empty)
+		o->begun = done ? whole - (size_t)done : 0;
+	/* If bytes were queued before, the thread that queued them has written to wake. */
 	if (was_empty && write(o->wake, &one, sizeof(one)) < 0)
 		return err_sys(e, errno, "eventfd");
 	return 1;
@@ -126,14 +146,25 @@ int outbox_send(
 		if (op_wait_fds(op, fds, 2, e) < 0)
 			return -1;
 		if (fds[1].revents)
-			return err_set(
-				e, ERR_UNAVAILABLE, "the connection to %s is ending", o->peer);
+			return fail_ending(o, e);
 	}
+}
+
+void outbox_close(struct outbox *o)
+{
+	auto_unlock struct lock *held = lock_take(&o->mu);
+
+	o->closed = true;
+}
+
+struct bytes outbox_rest(const struct outbox *o)
+{
+	return (struct bytes){buf_data(&o->waiting), o->begun};
 }
 
 int outbox_flush(struct outbox *o, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&o->mu);
+	auto_unlock struct lock *held = lock_take(&o->mu);
 	uint64_t count;
 
 	if (read(o->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)

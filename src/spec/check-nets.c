@@ -1,10 +1,10 @@
-#include "spec/spec-check.h"
+#include "spec/check-nets.h"
 
 #include <string.h>
 
 #include "util/auto.h"
 
-/* Small enough for a DHCP server, and /31 and /32 have no room for a gateway and a VM. */
+/* A DHCP server cannot serve larger networks; /31 and /32 have no room for a gateway and a VM. */
 #define PREFIX_MIN 8
 #define PREFIX_MAX 30
 
@@ -33,7 +33,7 @@ static int check_cidr(struct ipv4_net cidr, const char *place, struct err *e)
 	return 0;
 }
 
-/* An address of the subnet that a machine can have. */
+/* Refuses an address that no machine in the subnet can have. */
 static int check_host(struct ipv4_net cidr, uint32_t addr, const char *place, struct err *e)
 {
 	char text[IPV4_TEXT_MAX], net[NET_TEXT_MAX];
@@ -88,7 +88,7 @@ static int check_subnet(const struct subnet_spec *sub, size_t i, size_t k, struc
 	return 0;
 }
 
-/* Against all subnets before it: of this vnet and of those listed earlier. */
+/* Compares subnet k of vnet i with all that are listed before it, in any vnet. */
 static int check_overlap(const struct networks_spec *net, size_t i, size_t k, struct err *e)
 {
 	struct ipv4_net cidr = net->vnets[i].subnets[k].cidr;
@@ -110,7 +110,7 @@ static int check_overlap(const struct networks_spec *net, size_t i, size_t k, st
 	return 0;
 }
 
-/* DNS has no room for more. */
+/* The length of a label in DNS is six bits. */
 #define LABEL_MAX 63
 
 static int check_domains(const struct egress_allow *allow, size_t i, struct err *e)
@@ -178,7 +178,7 @@ static int check_nic_ipv4(const struct networks_spec *net, const struct nic_spec
 	char text[IPV4_TEXT_MAX];
 
 	if (!mac_is_set(nic->mac))
-		return spec_err(e, place, "needs mac as well: DHCP gives the address to that card");
+		return spec_err(e, place, "needs mac as well: DHCP gives the address to that NIC");
 	if (net->mode == SPEC_NET_AUTO)
 		return spec_err(e, place,
 			"networks is \"auto\" and has its own addresses; describe the network to "
@@ -201,7 +201,7 @@ static int check_nic_ipv4(const struct networks_spec *net, const struct nic_spec
 	return spec_err(e, place, "%s is outside every subnet of \"%s\"", text, vnet->alias);
 }
 
-/* Against the NICs listed before it. */
+/* Compares NIC k of VM i with all that are listed before it. */
 static int check_nic_unique(const struct sandbox_spec *s, size_t i, size_t k, struct err *e)
 {
 	const struct nic_spec *nic = &s->vms[i].nics[k];

@@ -1,4 +1,4 @@
-#include "spec/spec-check.h"
+#include "spec/check-vms.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static int check_name(const struct sandbox_spec *s, size_t i, struct err *e)
 		if (strcasecmp(s->vms[k].name, name) == 0)
 			return spec_err(e, SPEC_PLACE("vms[%zu].name", i),
 				"\"%s\" is already the name of vms[%zu]", name, k);
-	/* It would be the default by name, and another one by position. */
+	/* Commands for the VM "default" and commands that name no VM would go to two VMs. */
 	if (&s->vms[i] != first && strcasecmp(name, SPEC_DEFAULT_NAME) == 0)
 		return spec_err(e, SPEC_PLACE("vms[%zu].name", i),
 			"\"%s\" is reserved for the first sandbox VM, vms[%zu]", name,
@@ -43,11 +43,11 @@ static int check_depends_on(const struct sandbox_spec *s, size_t i, struct err *
 	return 0;
 }
 
-/* The way that a search has come: path[0] waits for path[1] and so on. */
+/* A depth-first search for a cycle: path[0] waits for path[1], that for path[2], and so on. */
 struct search {
 	const struct sandbox_spec *s;
 	size_t path[SPEC_VMS_MAX], length;
-	bool done[SPEC_VMS_MAX]; /* leads to no cycle */
+	bool done[SPEC_VMS_MAX]; /* no cycle can be reached from this VM */
 };
 
 /* Finds a VM that waits for itself; the cycle is then path[*ret_start..length-1]. */

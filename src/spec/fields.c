@@ -1,27 +1,27 @@
-#include "spec/spec-fields.h"
+#include "spec/fields.h"
 
 #include <string.h>
 
 #include "spec/spec.h"
 #include "util/auto.h"
 
-#define WORDS(...)                                                                                 \
+#define CHOICES(...)                                                                               \
 	{                                                                                          \
 		.list = (const char *const[]){__VA_ARGS__},                                        \
 		.n = ARRAY_LEN(((const char *const[]){__VA_ARGS__})),                              \
 	}
 
 /* Each in the order of its enum in spec.h. */
-const struct words spec_words_driver = WORDS("qemu", "proxmox", "vagrant");
-const struct words spec_words_disk = WORDS(NULL, "virtio", "scsi", "ide");
-const struct words spec_words_nic = WORDS(NULL, "virtio", "e1000");
-const struct words spec_words_os = WORDS("l24", "l26", "other", "solaris", "w2k", "w2k3", "w2k8",
-	"win7", "win8", "win10", "win11", "wvista", "wxp");
-static const struct words vga_words = WORDS("none", "std");
-static const struct words network_words = WORDS("auto", "none", NULL, NULL);
-static const struct words egress_words = WORDS("deny", "open", NULL);
-static const struct words built_in_words =
-	WORDS("ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3", "tiny");
+const struct choices spec_driver_choices = CHOICES("qemu", "proxmox", "vagrant");
+const struct choices spec_disk_choices = CHOICES(NULL, "virtio", "scsi", "ide");
+static const struct choices nic_choices = CHOICES(NULL, "virtio", "e1000");
+const struct choices spec_os_choices = CHOICES("l24", "l26", "other", "solaris", "w2k", "w2k3",
+	"w2k8", "win7", "win8", "win10", "win11", "wvista", "wxp");
+static const struct choices vga_choices = CHOICES("none", "std");
+static const struct choices network_choices = CHOICES("auto", "none", NULL, NULL);
+static const struct choices egress_choices = CHOICES("deny", "open", NULL);
+static const struct choices built_in_choices =
+	CHOICES("ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3", "tiny");
 
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 
@@ -109,7 +109,7 @@ static const struct shape allow_shape = {
 static const struct shape egress_shape = {
 	.title = "egress", .help = "What the VMs of this network may reach outside of the sandbox.",
 	.size = sizeof(struct egress_spec),
-	.words = &egress_words, .object_word = SPEC_EGRESS_ALLOW,
+	.choices = &egress_choices, .object_choice = SPEC_EGRESS_ALLOW,
 	FIELDS({"allow", FIELD_PART, true, AT(egress_spec, allow), .shape = &allow_shape}),
 };
 
@@ -140,8 +140,8 @@ static const struct shape networks_shape = {
 	.help = "\"auto\": one isolated network for all VMs. \"none\": no network. An object: "
 		"these networks. "
 		"null: none; with the proxmox driver, the networks that are on the server.",
-	.words = &network_words, .object_word = SPEC_NET_VNETS,
-	.null_stands = true, .null_word = SPEC_NET_EXISTING,
+	.choices = &network_choices, .object_choice = SPEC_NET_VNETS,
+	.null_stands = true, .null_choice = SPEC_NET_EXISTING,
 	FIELDS({"vnets", LIST_AT(networks_spec, vnets), .required = true, .min = 1,
 			.max = SPEC_VNETS_MAX,
 			PART_ITEM(vnet_shape),
@@ -159,7 +159,7 @@ static const struct shape source_shape = {
 			.text = &name_text,
 			.help = "An image of the store, by name or by the start of its digest."},
 		{"built_in", FIELD_TEXT, AT(source_spec, built_in), .min = 1, .max = 64,
-			.words = &built_in_words,
+			.choices = &built_in_choices,
 			.text = &any_line, .help = "A system that moat knows how to get or build."},
 		{"ova", FIELD_TEXT, AT(source_spec, ova), .min = 2, .max = 4000, .text = &path_text,
 			.help = "An OVA file on the daemon's machine."},
@@ -176,9 +176,9 @@ static const struct shape nic_shape = {
 			.help = "The alias of the network that it is plugged into."},
 		{"mac", FIELD_MAC, AT(nic_spec, mac), .help = "Absent: moat chooses one."},
 		{"ipv4", FIELD_IPV4, AT(nic_spec, ipv4),
-			.help = "The address that DHCP always gives to this card. Needs mac."},
+			.help = "The address that DHCP always gives to this NIC. Needs mac."},
 		{"vlan_tag", FIELD_WHOLE, AT(nic_spec, vlan_tag), .min = 1, .max = 4094,
-			.help = "The VLAN that the card is in; its network must be vlan_aware."}),
+			.help = "The VLAN that the NIC is in; its network must be vlan_aware."}),
 };
 
 static const struct shape health_shape = {
@@ -231,25 +231,25 @@ static const struct shape vm_shape = {
 		{"disk_gb", FIELD_WHOLE, AT(vm_spec, disk_gb), .min = 1, .max = 65536,
 			.help = "Grow the disk to this many GiB. Absent: as large as the image."},
 		{"nics", LIST_AT(vm_spec, nics), .max = SPEC_NICS_MAX, PART_ITEM(nic_shape),
-			.help = "Absent or null: one card on the first network (with a template: "
-				"its own cards). []: none."},
+			.help = "Absent or null: one NIC on the first network (with a template: "
+				"its own NICs). []: none."},
 		{"is_sandbox", FIELD_BOOL, .preset = "true", AT(vm_spec, is_sandbox),
 			.help = "Commands can be run in it. False: it only runs."},
 		{"uefi_boot", FIELD_BOOL, .preset = "false", AT(vm_spec, uefi_boot),
 			.help = "Start with UEFI, not BIOS."},
-		{"disk_controller", FIELD_WORD, AT(vm_spec, disk_controller),
-			.words = &spec_words_disk,
+		{"disk_controller", FIELD_CHOICE, AT(vm_spec, disk_controller),
+			.choices = &spec_disk_choices,
 			.help = "Absent: the driver's choice."},
-		{"nic_controller", FIELD_WORD, AT(vm_spec, nic_controller),
-			.words = &spec_words_nic,
+		{"nic_controller", FIELD_CHOICE, AT(vm_spec, nic_controller),
+			.choices = &nic_choices,
 			.help = "Absent: the driver's choice."},
-		{"os_type", FIELD_WORD, .preset = "\"l26\"", AT(vm_spec, os_type),
-			.words = &spec_words_os,
+		{"os_type", FIELD_CHOICE, .preset = "\"l26\"", AT(vm_spec, os_type),
+			.choices = &spec_os_choices,
 			.help = "The kind of system, in Proxmox's names; l26 is any Linux of "
 				"today."},
 		{"cpu", FIELD_TEXT, AT(vm_spec, cpu), .min = 1, .max = 256, .text = &cpu_text,
 			.help = "The CPU model. Absent: the driver's choice."},
-		{"vga", FIELD_WORD, .preset = "\"none\"", AT(vm_spec, vga), .words = &vga_words,
+		{"vga", FIELD_CHOICE, .preset = "\"none\"", AT(vm_spec, vga), .choices = &vga_choices,
 			.help = "A graphics card; screenshots need \"std\"."},
 		{"tablet", FIELD_BOOL, .preset = "false", AT(vm_spec, tablet),
 			.help = "A USB tablet as the pointer."},
@@ -277,8 +277,8 @@ const struct shape spec_shape = {
 	.title = "sandbox", .help = "A moat sandbox: virtual machines and the networks between "
 		"them.",
 	.size = sizeof(struct sandbox_spec),
-	FIELDS({"driver", FIELD_WORD, .preset = "\"qemu\"", AT(sandbox_spec, driver),
-			.words = &spec_words_driver,
+	FIELDS({"driver", FIELD_CHOICE, .preset = "\"qemu\"", AT(sandbox_spec, driver),
+			.choices = &spec_driver_choices,
 			.help = "Who makes the VMs."},
 		{"pool", FIELD_TEXT, AT(sandbox_spec, pool), .min = 1, .max = 64,
 			.text = &name_text,
@@ -310,7 +310,7 @@ size_t field_size(const struct field *f)
 		return sizeof(unsigned);
 	case FIELD_NUMBER:
 		return sizeof(double);
-	case FIELD_WORD:
+	case FIELD_CHOICE:
 		return sizeof(int);
 	case FIELD_IPV4:
 		return sizeof(uint32_t);

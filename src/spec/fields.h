@@ -1,10 +1,10 @@
 /*
- * spec-fields.h - the table that says what a spec consists of. Constant data.
+ * fields.h - the table that says what a spec consists of. Constant data.
  *
  * How it works: a shape describes one C struct and the JSON object it is read from, a field one
- * member of both. Reading (spec-read.c), writing and freeing (spec-write.c) and the JSON Schema
- * (spec-schema.c) all walk this one table, so they cannot disagree. What the table cannot say,
- * because it concerns several members at once, is in spec-finish.c and spec-check-*.c.
+ * member of both. Reading (read.c), writing and freeing (write.c) and the JSON Schema
+ * (schema.c) all walk this one table, so they cannot disagree. What the table cannot say,
+ * because it concerns several members at once, is in finish.c, check-vms.c and check-nets.c.
  */
 #pragma once
 
@@ -14,9 +14,9 @@
 #define SPEC_NATIVE_DEPTH_MAX 32
 #define SPEC_USER_NAME_MAX    64
 
-/* Allowed texts and the numbers they stand for: the index. NULL has no text (it is written null).
- */
-struct words {
+/* The texts that a member may have. Each stands for a number: its index. A NULL in the list is a
+ * number without a text, which is written as null. */
+struct choices {
 	const char *const *list;
 	size_t n;
 };
@@ -34,7 +34,7 @@ enum field_kind {
 	FIELD_WHOLE,    /* unsigned, min..max */
 	FIELD_NUMBER,   /* double, min..max */
 	FIELD_TEXT,     /* char *; min..max characters of class text */
-	FIELD_WORD,     /* an enum; words */
+	FIELD_CHOICE,   /* an enum; choices */
 	FIELD_USER,     /* char *; a name of class text, or a uid (min..max) */
 	FIELD_IPV4,     /* uint32_t */
 	FIELD_IPV4_NET, /* struct ipv4_net */
@@ -53,7 +53,7 @@ struct field {
 	size_t at, count_at;
 	double min, max;
 	const struct text_class *text;
-	const struct words *words; /* FIELD_TEXT: if set, one of these */
+	const struct choices *choices; /* FIELD_TEXT: if set, one of these */
 	const struct shape *shape;
 	const struct field *item; /* FIELD_LIST: what one item is; its name is NULL */
 	const char *help;
@@ -66,18 +66,19 @@ struct shape {
 	const struct field *fields;
 	size_t n_fields;
 	bool one_member; /* exactly one member must be given */
-	/* Short forms. A text may stand for an object with just this member: */
+	/* Short forms. A text may stand for an object that has this member alone: */
 	const char *short_for;
-	/* Or words may stand for it, which go into an enum at the start of the struct: */
-	const struct words *words;
-	int object_word;  /* the enum's value when an object was given */
-	bool null_stands; /* null does not mean absent: it is null_word */
-	int null_word;
+	/* Or one of these texts may stand for it: an enum at the start of the struct holds which.
+	 */
+	const struct choices *choices;
+	int object_choice; /* the enum's value when an object was given */
+	bool null_stands;  /* null does not mean absent: it is null_choice */
+	int null_choice;
 };
 
 extern const struct shape spec_shape;
 
-extern const struct words spec_words_driver, spec_words_disk, spec_words_nic, spec_words_os;
+extern const struct choices spec_driver_choices, spec_disk_choices, spec_os_choices;
 
 const struct field *shape_find(const struct shape *s, const char *name);
 /* The size of what a field points to or holds: how far apart the items of a list are. */

@@ -1,4 +1,4 @@
-#include "spec/spec-check.h"
+#include "spec/finish.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool not_given(const json_t *object, const char *name)
 	return !member || json_is_null(member);
 }
 
-/* "auto" is one network with the name that NICs can refer to; the driver chooses its subnet. */
+/* "auto" is one network. NICs can refer to it by its alias; the driver chooses its subnet. */
 static int add_auto_vnet(struct networks_spec *net, struct err *e)
 {
 	net->vnets = calloc(1, sizeof(*net->vnets));

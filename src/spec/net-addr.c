@@ -6,7 +6,8 @@
 #include "util/str.h"
 
 /* Text that fails to parse is shown in the message: no more of it than this, and escaped. */
-#define SHOWN_MAX 64
+#define SHOWN_MAX         64
+#define DOTTED_MAC_LENGTH 14 /* "5254.0012.3456" */
 
 static int bad_text(const char *s, const char *wanted, struct err *e)
 {
@@ -107,16 +108,24 @@ static int hex_digit(char c)
 
 static bool read_mac(const char *s, struct mac_addr *ret)
 {
-	if (strlen(s) != MAC_TEXT_MAX - 1)
+	const bool dotted = strlen(s) == DOTTED_MAC_LENGTH;
+	const size_t group = dotted ? 2 : 1; /* bytes between two separators */
+	const char *separator = s + 2 * group;
+
+	if (!dotted && strlen(s) != MAC_TEXT_MAX - 1)
+		return false;
+	if (!strchr(dotted ? "." : ":-", *separator))
 		return false;
 	for (size_t i = 0; i < sizeof(ret->b); i++) {
-		const char *pair = s + 3 * i;
-		int high = hex_digit(pair[0]), low = hex_digit(pair[1]);
+		int high, low;
 
-		if (high < 0 || low < 0)
+		if (i > 0 && i % group == 0 && *s++ != *separator)
 			return false;
-		/* The same separator all the way, and none after the last pair. */
-		if (i < 5 && (pair[2] != s[2] || !strchr(":-", pair[2])))
+		high = hex_digit(*s++);
+		if (high < 0)
+			return false;
+		low = hex_digit(*s++);
+		if (low < 0)
 			return false;
 		ret->b[i] = (uint8_t)(high << 4 | low);
 	}
@@ -183,11 +192,6 @@ bool ipv4_net_overlaps(struct ipv4_net a, struct ipv4_net b)
 {
 	/* Of two networks that share an address one lies in the other. */
 	return ipv4_net_has(a, b.addr) || ipv4_net_has(b, a.addr);
-}
-
-bool ipv4_net_has_host(struct ipv4_net net, uint32_t addr)
-{
-	return ipv4_net_has(net, addr) && addr != net.addr && addr != ipv4_net_last(net);
 }
 
 bool mac_is_set(struct mac_addr mac)

@@ -25,7 +25,8 @@ int ipv4_parse(const char *s, uint32_t *ret, struct err *e);
 /* "10.0.0.0/24"; host bits that are set are refused, and the message gives the network's address.
  */
 int ipv4_net_parse(const char *s, struct ipv4_net *ret, struct err *e);
-/* Six pairs of hex digits with ":" or "-" between; multicast and all-zero addresses are refused. */
+/* Six pairs of hex digits with ":" or "-" between them, or three groups of four with "." between
+ * them. Multicast and all-zero addresses are refused. */
 int mac_parse(const char *s, struct mac_addr *ret, struct err *e);
 
 /* Write into the caller's array and return it. */
@@ -37,7 +38,5 @@ uint32_t ipv4_mask(unsigned prefix);
 uint32_t ipv4_net_last(struct ipv4_net net); /* the broadcast address */
 bool ipv4_net_has(struct ipv4_net net, uint32_t addr);
 bool ipv4_net_overlaps(struct ipv4_net a, struct ipv4_net b);
-/* In the network and neither its own address nor its broadcast address. */
-bool ipv4_net_has_host(struct ipv4_net net, uint32_t addr);
 bool mac_is_set(struct mac_addr mac);
 bool mac_equal(struct mac_addr a, struct mac_addr b);

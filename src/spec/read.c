@@ -1,17 +1,17 @@
-#include "spec/spec-read.h"
+#include "spec/read.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "spec/spec-text.h"
+#include "spec/text.h"
 #include "spec/spec.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
 
-/* Where we are, as a chain up the stack: written out only when there is something to say. */
+/* The place of a member in the spec, as a chain up the stack. Only an error writes it out. */
 struct place {
 	const struct place *up;
 	const char *name; /* NULL: an item of a list; "": the spec itself */
@@ -79,7 +79,7 @@ static int read_number(const struct field *f, const json_t *j, const char *wante
 	if (!json_is_number(j))
 		return wrong_type(j, wanted, at, e);
 	value = json_number_value(j);
-	/* Also catches what is not a number; %.10g shows every limit in the table exactly. */
+	/* Written so that NaN is refused as well. %.10g shows every limit in the table exactly. */
 	if (!(value >= f->min && value <= f->max))
 		return bad(e, at, "%.10g is not between %.10g and %.10g", value, f->min, f->max);
 	*ret = value;
@@ -118,21 +118,21 @@ static int read_text(const struct field *f, const json_t *j, const char *wanted,
 	return 0;
 }
 
-static int read_word(
-	const struct words *w, const json_t *j, const struct place *at, void *out, struct err *e)
+static int read_choice(
+	const struct choices *c, const json_t *j, const struct place *at, void *out, struct err *e)
 {
-	char list[WORDS_TEXT_MAX], shown[64];
+	char list[CHOICES_TEXT_MAX], shown[64];
 	int value;
 
 	if (!json_is_string(j))
 		return wrong_type(j, "a string", at, e);
-	value = words_find(w, json_string_value(j));
+	value = choices_find(c, json_string_value(j));
 	if (value >= 0) {
 		memcpy(out, &value, sizeof(value));
 		return 0;
 	}
 	str_escape(json_string_value(j), json_string_length(j), shown, sizeof(shown));
-	return bad(e, at, "\"%s\" is not one of %s", shown, words_text(w, list, sizeof(list)));
+	return bad(e, at, "\"%s\" is not one of %s", shown, choices_text(c, list, sizeof(list)));
 }
 
 static int read_user(
@@ -177,9 +177,12 @@ static bool deeper_than(const json_t *j, unsigned levels)
 		return false;
 	if (levels == 0)
 		return true;
-	json_array_foreach((json_t *)j, i, child) if (deeper_than(child, levels - 1)) return true;
-	json_object_foreach(
-		(json_t *)j, key, child) if (deeper_than(child, levels - 1)) return true;
+	json_array_foreach((json_t *)j, i, child)
+		if (deeper_than(child, levels - 1))
+			return true;
+	json_object_foreach((json_t *)j, key, child)
+		if (deeper_than(child, levels - 1))
+			return true;
 	return false;
 }
 
@@ -215,7 +218,7 @@ static int read_list(
 	*items = calloc(n, item_size);
 	if (!*items)
 		return err_oom(e);
-	*(size_t *)((char *)base + f->count_at) = n; /* now shape_free sees them */
+	*(size_t *)((char *)base + f->count_at) = n; /* from here on shape_free() frees the items */
 	for (size_t i = 0; i < n; i++) {
 		struct place item_at = {.up = at, .index = i};
 
@@ -235,7 +238,7 @@ static int read_object(
 	return read_shape(s, j, at, *ret, e);
 }
 
-/* base is the struct that the field is in, or the item itself in a list (its offset is 0). */
+/* base is the struct that the field is in; for an item of a list, whose offset is 0, the item. */
 static int read_field(
 	const struct field *f, const json_t *j, const struct place *at, void *base, struct err *e)
 {
@@ -253,8 +256,8 @@ static int read_field(
 		return read_number(f, j, "a number", at, out, e);
 	case FIELD_TEXT:
 		return read_text(f, j, "a string", at, out, e);
-	case FIELD_WORD:
-		return read_word(f->words, j, at, out, e);
+	case FIELD_CHOICE:
+		return read_choice(f->choices, j, at, out, e);
 	case FIELD_USER:
 		return read_user(f, j, at, out, e);
 	case FIELD_IPV4:
@@ -298,8 +301,7 @@ static int check_members(
 	size_t given = 0;
 	json_t *member;
 
-	json_object_foreach((json_t *)j, name, member)
-	{
+	json_object_foreach((json_t *)j, name, member) {
 		struct place member_at = {.up = at, .name = name};
 		char shown[64];
 		const char *near;
@@ -331,28 +333,28 @@ static int read_members(
 		if (read_member(f, json_object_get(j, f->name), &member_at, out, e) < 0)
 			return -1;
 	}
-	if (s->words)
-		memcpy(out, &s->object_word, sizeof(s->object_word));
+	if (s->choices)
+		memcpy(out, &s->object_choice, sizeof(s->object_choice));
 	return 0;
 }
 
 static int read_shape(
 	const struct shape *s, const json_t *j, const struct place *at, void *out, struct err *e)
 {
-	char wanted[WORDS_TEXT_MAX];
+	char wanted[CHOICES_TEXT_MAX];
 
 	if (json_is_object(j))
 		return read_members(s, j, at, out, e);
 	if (json_is_null(j) && s->null_stands) {
-		memcpy(out, &s->null_word, sizeof(s->null_word));
+		memcpy(out, &s->null_choice, sizeof(s->null_choice));
 		return 0;
 	}
-	if (json_is_string(j) && s->words)
-		return read_word(s->words, j, at, out, e);
+	if (json_is_string(j) && s->choices)
+		return read_choice(s->choices, j, at, out, e);
 	if (json_is_string(j) && s->short_for)
 		return read_field(shape_find(s, s->short_for), j, at, out, e);
-	if (s->words) {
-		words_text(s->words, wanted, sizeof(wanted));
+	if (s->choices) {
+		choices_text(s->choices, wanted, sizeof(wanted));
 		return bad(e, at, "expected %s or an object, got %s", wanted, json_type_text(j));
 	}
 	return wrong_type(j, s->short_for ? "a string or an object" : "an object", at, e);

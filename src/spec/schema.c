@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spec/spec-fields.h"
+#include "spec/fields.h"
 #include "spec/spec.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -15,7 +15,9 @@
 #define NET_PATTERN  "^" IPV4 "/(3[0-2]|[12]?[0-9])$"
 #define MAC_FIRST    "[0-9A-Fa-f][02468ACEace]"
 #define MAC_PAIR     "[0-9A-Fa-f]{2}"
-#define MAC_PATTERN  "^" MAC_FIRST "((:" MAC_PAIR "){5}|(-" MAC_PAIR "){5})$"
+#define MAC_PATTERN                                                                                \
+	"^" MAC_FIRST "((:" MAC_PAIR "){5}|(-" MAC_PAIR "){5}|" MAC_PAIR "(\\." MAC_PAIR MAC_PAIR  \
+	"){2})$"
 
 static int value_schema(const struct field *f, json_t *defs, json_t **ret, struct err *e);
 
@@ -29,7 +31,7 @@ static int append(json_t *list, json_t *value, struct err *e)
 	return json_array_append_new(list, value) < 0 ? err_oom(e) : 0;
 }
 
-/* All limits of the table but one are whole numbers, and read better without ".0". */
+/* Whole limits are written without ".0": all in the table are whole but one. */
 static json_t *limit_json(double value)
 {
 	json_int_t whole = (json_int_t)value;
@@ -37,7 +39,7 @@ static json_t *limit_json(double value)
 	return (double)whole == value ? json_integer(whole) : json_real(value);
 }
 
-static int words_schema(const struct words *w, json_t **ret, struct err *e)
+static int choices_schema(const struct choices *c, json_t **ret, struct err *e)
 {
 	auto_json json_t *schema = NULL;
 	json_t *list;
@@ -45,8 +47,8 @@ static int words_schema(const struct words *w, json_t **ret, struct err *e)
 	if (json_make(&schema, e, "{s:[]}", "enum") < 0)
 		return -1;
 	list = json_object_get(schema, "enum");
-	for (size_t i = 0; i < w->n; i++)
-		if (w->list[i] && append(list, json_string(w->list[i]), e) < 0)
+	for (size_t i = 0; i < c->n; i++)
+		if (c->list[i] && append(list, json_string(c->list[i]), e) < 0)
 			return -1;
 	*ret = take_ptr(&schema);
 	return 0;
@@ -59,12 +61,13 @@ static int text_schema(const struct field *f, json_t **ret, struct err *e)
 
 	const struct text_class *text = f->text;
 
-	if (f->words)
-		return words_schema(f->words, ret, e);
+	if (f->choices)
+		return choices_schema(f->choices, ret, e);
 	if (!text->free)
 		return json_make(ret, e, "{s:s, s:o, s:o, s:s}", "type", "string", "minLength",
 			limit_json(min), "maxLength", limit_json(max), "pattern", text->pattern);
-	/* The inner type matters: without it a null has the pattern too, as all but strings do. */
+	/* Values that are no strings match every pattern: without the inner type, "not" would
+	 * refuse null. */
 	return json_make(ret, e, "{s:s, s:o, s:o, s:s*, s:{s:s, s:s}}", "type", "string",
 		"minLength", limit_json(min), "maxLength", limit_json(max), "pattern",
 		text->pattern, "not", "type", "string", "pattern",
@@ -99,17 +102,17 @@ static int list_schema(const struct field *f, json_t *defs, json_t **ret, struct
 /* Exactly one member: it is there, and it is not null, which would be as good as absent. */
 static int one_member_schema(const struct shape *s, json_t *object, struct err *e)
 {
-	json_t *choices = json_array();
+	json_t *alternatives = json_array();
 
-	if (put(object, "oneOf", choices, e) < 0)
+	if (put(object, "oneOf", alternatives, e) < 0)
 		return -1;
 	for (size_t i = 0; i < s->n_fields; i++) {
 		const char *name = s->fields[i].name;
-		json_t *choice = NULL;
+		json_t *alternative = NULL;
 
-		if (json_make(&choice, e, "{s:[s], s:{s:{s:{s:s}}}}", "required", name,
+		if (json_make(&alternative, e, "{s:[s], s:{s:{s:{s:s}}}}", "required", name,
 			    "properties", name, "not", "type", "null") < 0 ||
-			append(choices, choice, e) < 0)
+			append(alternatives, alternative, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -118,11 +121,12 @@ static int one_member_schema(const struct shape *s, json_t *object, struct err *
 /* Lets null stand for "not given". */
 static int allow_null(json_t **schema, struct err *e)
 {
-	json_t *words = json_object_get(*schema, "enum"), *type = json_object_get(*schema, "type");
+	json_t *choices = json_object_get(*schema, "enum"),
+	       *type = json_object_get(*schema, "type");
 	json_t *either = NULL;
 
-	if (words)
-		return append(words, json_null(), e);
+	if (choices)
+		return append(choices, json_null(), e);
 	if (type) {
 		if (json_make(&either, e, "[O, s]", type, "null") < 0)
 			return -1;
@@ -183,7 +187,7 @@ static int shape_schema(const struct shape *s, json_t *defs, json_t **ret, struc
 
 	if (object_schema(s, defs, &object, e) < 0)
 		return -1;
-	if (s->words && words_schema(s->words, &brief, e) < 0)
+	if (s->choices && choices_schema(s->choices, &brief, e) < 0)
 		return -1;
 	if (s->short_for && value_schema(shape_find(s, s->short_for), defs, &brief, e) < 0)
 		return -1;
@@ -221,8 +225,8 @@ static int value_schema(const struct field *f, json_t *defs, json_t **ret, struc
 		return number_schema(f, "number", ret, e);
 	case FIELD_TEXT:
 		return text_schema(f, ret, e);
-	case FIELD_WORD:
-		return words_schema(f->words, ret, e);
+	case FIELD_CHOICE:
+		return choices_schema(f->choices, ret, e);
 	case FIELD_USER:
 		return user_schema(f, ret, e);
 	case FIELD_IPV4:

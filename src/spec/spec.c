@@ -6,10 +6,13 @@
 #include <string.h>
 #include <strings.h>
 
-#include "spec/spec-check.h"
-#include "spec/spec-fields.h"
-#include "spec/spec-read.h"
-#include "spec/spec-text.h"
+#include "spec/check-nets.h"
+#include "spec/check-vms.h"
+#include "spec/fields.h"
+#include "spec/finish.h"
+#include "spec/read.h"
+#include "spec/text.h"
+#include "spec/write.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
@@ -53,22 +56,17 @@ int spec_to_json(const struct sandbox_spec *s, json_t **ret, struct err *e)
 
 const char *spec_driver_name(enum spec_driver d)
 {
-	return spec_words_driver.list[d];
+	return spec_driver_choices.list[d];
 }
 
 const char *spec_os_name(enum spec_os os)
 {
-	return spec_words_os.list[os];
+	return spec_os_choices.list[os];
 }
 
 const char *spec_disk_name(enum spec_disk d)
 {
-	return spec_words_disk.list[d];
-}
-
-const char *spec_nic_name(enum spec_nic n)
-{
-	return spec_words_nic.list[n];
+	return spec_disk_choices.list[d];
 }
 
 bool spec_os_is_windows(enum spec_os os)
@@ -78,8 +76,8 @@ bool spec_os_is_windows(enum spec_os os)
 
 int spec_os_find(const char *name, enum spec_os *ret, struct err *e)
 {
-	char shown[64], list[WORDS_TEXT_MAX];
-	int found = words_find(&spec_words_os, name);
+	char shown[64], list[CHOICES_TEXT_MAX];
+	int found = choices_find(&spec_os_choices, name);
 
 	if (found >= 0) {
 		*ret = (enum spec_os)found;
@@ -87,7 +85,7 @@ int spec_os_find(const char *name, enum spec_os *ret, struct err *e)
 	}
 	str_escape(name, strlen(name), shown, sizeof(shown));
 	return err_set(e, ERR_INVALID, "os_type: \"%s\" is not one of %s", shown,
-		words_text(&spec_words_os, list, sizeof(list)));
+		choices_text(&spec_os_choices, list, sizeof(list)));
 }
 
 const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name)

@@ -184,11 +184,10 @@ int spec_schema(char **ret, struct err *e);
 const char *spec_driver_name(enum spec_driver d);
 const char *spec_os_name(enum spec_os os);
 const char *spec_disk_name(enum spec_disk d);
-const char *spec_nic_name(enum spec_nic n);
 bool spec_os_is_windows(enum spec_os os);
-/* What the name stands for. */
+/* Finds an OS type by its name. */
 int spec_os_find(const char *name, enum spec_os *ret, struct err *e);
-/* Who commands run as, if nobody says otherwise. user may be NULL. */
+/* The user that commands run as if the client names none. user: of the VM or image, or NULL. */
 static inline const char *spec_user(const char *user, bool windows)
 {
 	return user ? user : windows ? "SYSTEM" : "root";

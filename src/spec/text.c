@@ -1,4 +1,4 @@
-#include "spec/spec-text.h"
+#include "spec/text.h"
 
 #include <regex.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "util/str.h"
 #include "util/suggest.h"
 
-/* Characters, not bytes: so JSON Schema counts. jansson has made sure that it is UTF-8. */
+/* JSON Schema counts characters, not bytes. jansson has made sure that the text is UTF-8. */
 static size_t count_chars(const char *s)
 {
 	size_t n = 0;
@@ -46,19 +46,19 @@ static int check_pattern(const struct text_class *text, const char *s, struct er
 	return err_set(e, ERR_INVALID, "\"%s\" is not %s", shown, text->is);
 }
 
-int words_find(const struct words *w, const char *s)
+int choices_find(const struct choices *c, const char *s)
 {
-	for (size_t i = 0; i < w->n; i++)
-		if (w->list[i] && strcmp(w->list[i], s) == 0)
+	for (size_t i = 0; i < c->n; i++)
+		if (c->list[i] && strcmp(c->list[i], s) == 0)
 			return (int)i;
 	return -1;
 }
 
 int text_check(const struct field *f, const char *s, size_t len, struct err *e)
 {
-	/* A user's max is that of its uid. */
+	/* f->max of a user is the largest uid; names have a limit of their own. */
 	double max = f->kind == FIELD_USER ? SPEC_USER_NAME_MAX : f->max;
-	char list[WORDS_TEXT_MAX], shown[64];
+	char list[CHOICES_TEXT_MAX], shown[64];
 	size_t chars;
 
 	if (strlen(s) != len)
@@ -71,10 +71,10 @@ int text_check(const struct field *f, const char *s, size_t len, struct err *e)
 		return err_set(e, ERR_INVALID, "is empty");
 	if (has_control(s, f->text->many_lines))
 		return err_set(e, ERR_INVALID, "contains a control character");
-	if (f->words && words_find(f->words, s) < 0) {
+	if (f->choices && choices_find(f->choices, s) < 0) {
 		str_escape(s, len, shown, sizeof(shown));
 		return err_set(e, ERR_INVALID, "\"%s\" is not one of %s", shown,
-			words_text(f->words, list, sizeof(list)));
+			choices_text(f->choices, list, sizeof(list)));
 	}
 	return f->text->pattern ? check_pattern(f->text, s, e) : 0;
 }
@@ -88,14 +88,14 @@ const char *text_nearest_member(const struct shape *s, const char *name)
 	return best.word;
 }
 
-const char *words_text(const struct words *w, char *out, size_t size)
+const char *choices_text(const struct choices *c, char *out, size_t size)
 {
 	size_t used = 0;
 
 	out[0] = '\0';
-	for (size_t i = 0; i < w->n && used < size; i++)
-		if (w->list[i])
+	for (size_t i = 0; i < c->n && used < size; i++)
+		if (c->list[i])
 			used += (size_t)snprintf(
-				out + used, size - used, "%s\"%s\"", used ? ", " : "", w->list[i]);
+				out + used, size - used, "%s\"%s\"", used ? ", " : "", c->list[i]);
 	return out;
 }

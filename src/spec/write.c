@@ -1,8 +1,9 @@
+#include "spec/write.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "spec/spec-read.h"
 #include "spec/spec.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -22,7 +23,7 @@ static json_t *text_or_null(const char *s)
 	return s ? json_string(s) : json_null();
 }
 
-/* Numbers in the table that may be absent begin at 1 or more, so 0 is free to mean that. */
+/* A number that may be absent has a minimum of 1 or more, so 0 means that it is absent. */
 static json_t *whole_or_null(const struct field *f, unsigned value)
 {
 	return value == 0 && f->min > 0 ? json_null() : json_integer(value);
@@ -33,12 +34,12 @@ static json_t *number_json(double value)
 	return floor(value) == value ? json_integer((json_int_t)value) : json_real(value);
 }
 
-static json_t *word_json(const struct words *w, const void *in)
+static json_t *choice_json(const struct choices *c, const void *in)
 {
 	int value;
 
 	memcpy(&value, in, sizeof(value));
-	return text_or_null(w->list[value]);
+	return text_or_null(c->list[value]);
 }
 
 static json_t *address_json(const struct field *f, const void *in)
@@ -90,8 +91,8 @@ static int write_field(const struct field *f, const void *base, json_t **ret, st
 	case FIELD_TEXT:
 	case FIELD_USER:
 		return made(text_or_null(*(const char *const *)in), ret, e);
-	case FIELD_WORD:
-		return made(word_json(f->words, in), ret, e);
+	case FIELD_CHOICE:
+		return made(choice_json(f->choices, in), ret, e);
 	case FIELD_IPV4:
 	case FIELD_IPV4_NET:
 	case FIELD_MAC:
@@ -113,12 +114,12 @@ static int write_field(const struct field *f, const void *base, json_t **ret, st
 int shape_write(const struct shape *s, const void *in, json_t **ret, struct err *e)
 {
 	auto_json json_t *object = NULL;
-	int word;
+	int choice;
 
-	if (s->words) {
-		memcpy(&word, in, sizeof(word));
-		if (word != s->object_word)
-			return made(word_json(s->words, in), ret, e);
+	if (s->choices) {
+		memcpy(&choice, in, sizeof(choice));
+		if (choice != s->object_choice)
+			return made(choice_json(s->choices, in), ret, e);
 	}
 	object = json_object();
 	if (!object)
@@ -164,7 +165,7 @@ static void free_field(const struct field *f, void *base)
 			free_field(f->item, *(char **)pointer + i * field_size(f->item));
 		free(*pointer);
 		break;
-	default: /* nothing of its own */
+	default: /* the member owns no memory */
 		break;
 	}
 }

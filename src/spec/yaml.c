@@ -31,7 +31,7 @@ static void auto_parserp(struct reader *r)
 }
 #define auto_reader __attribute__((cleanup(auto_parserp)))
 
-/* libyaml counts from 0, people from 1. */
+/* libyaml counts lines and columns from 0, editors count from 1. */
 #define bad(r, mark, fmt, ...)                                                                     \
 	err_set((r)->e, ERR_INVALID, "line %zu, column %zu: " fmt, (mark).line + 1,                \
 		(mark).column + 1, ##__VA_ARGS__)
@@ -65,7 +65,7 @@ static size_t count_digits(const char *s)
 
 enum number_form { NOT_A_NUMBER, DECIMAL, OCTAL, HEX, REAL, NO_JSON };
 
-/* What the core schema takes a plain scalar for. */
+/* The kind of number that a plain scalar is in the core schema, if it is one. */
 static enum number_form number_form(const char *s)
 {
 	const char *const beyond[] = {".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN", NULL};
@@ -180,7 +180,7 @@ static int read_scalar(struct reader *r, const yaml_event_t *event, json_t **ret
 		return -1;
 	if (strlen(text) != len)
 		return bad(r, mark, "the text contains a NUL character");
-	/* A tag makes text of what would be a number. */
+	/* A tagged scalar is text (only !!str is allowed), even if it looks like a number. */
 	if (event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !event->data.scalar.tag) {
 		if (read_plain(r, text, mark, ret) < 0)
 			return -1;
@@ -215,7 +215,7 @@ static int read_sequence(struct reader *r, unsigned depth, json_t **ret)
 	return 0;
 }
 
-/* Reads the key that event is, and then its value, into the object. */
+/* Takes the key from its event, reads the value that follows it, and adds both to the object. */
 static int read_pair(struct reader *r, const yaml_event_t *key, unsigned depth, json_t *object)
 {
 	auto_event yaml_event_t event = {0};
@@ -262,7 +262,7 @@ static int read_node(struct reader *r, const yaml_event_t *event, unsigned depth
 	yaml_mark_t mark = event->start_mark;
 
 	switch (event->type) {
-	case YAML_ALIAS_EVENT: /* a few of them can stand for gigabytes */
+	case YAML_ALIAS_EVENT: /* a few aliases can expand to gigabytes */
 		return bad(r, mark, "aliases (*name) are not supported; write it out");
 	case YAML_SCALAR_EVENT:
 		return read_scalar(r, event, ret);
@@ -322,13 +322,11 @@ static unsigned json_depth(const json_t *j)
 	json_t *child;
 	size_t i;
 
-	json_array_foreach((json_t *)j, i, child)
-	{
+	json_array_foreach((json_t *)j, i, child) {
 		depth = json_depth(child);
 		deepest = depth > deepest ? depth : deepest;
 	}
-	json_object_foreach((json_t *)j, key, child)
-	{
+	json_object_foreach((json_t *)j, key, child) {
 		depth = json_depth(child);
 		deepest = depth > deepest ? depth : deepest;
 	}
@@ -351,8 +349,8 @@ static int read_json(struct bytes text, json_t **ret, struct err *e)
 }
 
 /*
- * Whoever begins with {" (or ends after the brace) means JSON, and wants to hear what is wrong with
- * it as JSON. It may still be YAML, whose {"a": b} begins in the same way.
+ * A text that begins with {" (or is no more than the brace) is meant as JSON, so errors must be
+ * those of a JSON parser. It may still be YAML, where {"a": b} is valid.
  */
 static bool looks_like_json(struct bytes text)
 {
@@ -376,7 +374,7 @@ int spec_text_to_json(struct bytes text, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "the spec has %zu bytes; at most %d are allowed",
 			text.len, SPEC_TEXT_MAX);
 	if (text.len >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0)
-		text = (struct bytes){text.p + 3, text.len - 3}; /* an editor's mark for UTF-8 */
+		text = (struct bytes){text.p + 3, text.len - 3}; /* a byte order mark */
 	if (text.len == 0)
 		return err_set(e, ERR_INVALID, "the spec is empty");
 	json = looks_like_json(text);

@@ -6,7 +6,7 @@
 #include "store/recipe.h"
 #include "store/store.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 #include "util/str.h"
 
@@ -26,7 +26,7 @@ static int read_manifest(const char *dir, json_t **ret, struct err *e)
 	return 0;
 }
 
-/* The caller has claimed the name. */
+/* Builds an image whose name the caller has claimed. */
 static int build_claimed(struct store *st, const struct op *op, const char *name,
 	const char *recipe, struct image **ret, struct err *e)
 {
@@ -42,36 +42,38 @@ static int build_claimed(struct store *st, const struct op *op, const char *name
 			0 ||
 		read_manifest(d->out, &m, e) < 0)
 		return -1;
-	json_object_del(m, "source"); /* said of imported files only, and only by us */
+	/* Only imports have a source, which the store writes itself. */
+	json_object_del(m, "source");
 	if (draft_commit(op, d, m, name, ret, e) < 0)
 		return -1;
 	return 0;
 }
 
-/* Changes whenever the name is given, to the same content or another. */
-struct naming {
+/* Identifies one writing of a name: it differs after the name was given again, to whatever
+ * image. */
+struct name_version {
 	ino_t ino;
 	struct timespec when;
 };
 
-static struct naming naming_of(const struct store *st, const char *name)
+static struct name_version name_version_of(const struct store *st, const char *name)
 {
 	auto_free char *path = NULL;
 	struct err ignored;
 	struct stat sb;
 
 	if (str_printf(&path, &ignored, "%s/%s", st->names, name) < 0 || stat(path, &sb) < 0)
-		return (struct naming){0};
-	return (struct naming){sb.st_ino, sb.st_mtim};
+		return (struct name_version){0};
+	return (struct name_version){sb.st_ino, sb.st_mtim};
 }
 
-static bool same_naming(struct naming a, struct naming b)
+static bool same_version(struct name_version a, struct name_version b)
 {
 	return a.ino == b.ino && a.when.tv_sec == b.when.tv_sec && a.when.tv_nsec == b.when.tv_nsec;
 }
 
-/* 1: there is such an image. */
-static int look(struct store *st, const char *name, struct image **ret, struct err *e)
+/* Returns 1 and the image if there is one of that name, else 0. */
+static int find_existing(struct store *st, const char *name, struct image **ret, struct err *e)
 {
 	char digest[SHA256_HEX + 1];
 	int got = catalog_name_get(st, name, digest, e);
@@ -87,22 +89,23 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	struct image **ret, struct err *e)
 {
 	auto_free char *recipe = NULL;
-	struct naming before;
+	struct name_version before;
 	int claim = -1, got;
 
 	if (check_image_name(name, e) < 0)
 		return -1;
-	before = naming_of(st, name);
-	got = rebuild ? 0 : look(st, name, ret, e);
+	before = name_version_of(st, name);
+	got = rebuild ? 0 : find_existing(st, name, ret, e);
 	if (got != 0)
 		return got < 0 ? -1 : 0;
 	if (recipe_find(st, name, &recipe, e) < 0 ||
 		catalog_claim_name(st, op, name, &claim, e) < 0)
 		return -1;
-	/* The one we waited for may have built what we want, even if that was a rebuild. */
+	/* While we waited for the claim, another build may have made the image: use that, even for
+	 * a rebuild. */
 	got = 0;
-	if (!rebuild || !same_naming(before, naming_of(st, name)))
-		got = look(st, name, ret, e);
+	if (!rebuild || !same_version(before, name_version_of(st, name)))
+		got = find_existing(st, name, ret, e);
 	if (got == 0)
 		got = build_claimed(st, op, name, recipe, ret, e) < 0 ? -1 : 1;
 	catalog_release_name(st, name, claim);

@@ -10,9 +10,9 @@
 
 #include "store/manifest.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/proc.h"
+#include "util/system/proc.h"
 #include "util/str.h"
 
 #define IMAGE_PREFIX "sha256-"
@@ -190,7 +190,8 @@ static enum hold claim(const struct store *st, const char *name, int *ret_fd, st
 		return HOLD_FAILED;
 	do {
 		got = hold_file(path, HOLD_ALONE, ret_fd, e);
-	} while (got == HOLD_GONE && path_exists(st->busy)); /* its owner deleted it just now */
+	} while (got == HOLD_GONE &&
+		 path_exists(st->busy)); /* its holder deleted the file in this moment */
 	return got;
 }
 
@@ -199,7 +200,7 @@ int catalog_claim_name(
 {
 	double pause = 0.02;
 
-	for (bool said = false;; said = true) {
+	for (bool waiting = false;; waiting = true) {
 		enum hold got = claim(st, name, ret_fd, e);
 
 		if (got == HOLD_OK)
@@ -208,7 +209,7 @@ int catalog_claim_name(
 			return err_set(e, ERR_INTERNAL, "%s has gone", st->busy);
 		if (got == HOLD_FAILED)
 			return -1;
-		if (!said)
+		if (!waiting)
 			op_progress(op, 0, 0, "waiting for another build of %s", name);
 		if (op_pause(op, pause, e) < 0)
 			return err_wrap(e, "waiting for another build of %s", name);
@@ -234,16 +235,14 @@ void catalog_release_name(const struct store *st, const char *name, int fd)
 
 	if (fd < 0)
 		return;
-	/* While we hold it: nobody else can then be in possession of the file that we delete. */
+	/* Delete the file while we hold it, so that no other process can hold it too. */
 	if (str_printf(&path, &ignored, "%s/%s", st->busy, name) == 0)
 		unlink(path);
 	close(fd);
 }
 
-/*
- * An unprivileged build in a user namespace leaves files of subordinate uids when it is killed:
- * they can only be deleted from inside such a namespace.
- */
+/* A build without root works in a user namespace. If it is killed, it leaves files of subordinate
+ * uids, which can be deleted only from inside such a namespace. */
 static int delete_mapped(const char *dir, struct err *e)
 {
 	const char *argv[] = {
@@ -258,7 +257,7 @@ static int delete_dead(const char *dir, struct err *e)
 {
 	struct err mapped;
 
-	/* Someone else may be deleting it too: what trips one of us is gone the next time. */
+	/* Another process may be deleting it too, which makes us fail now and then: try again. */
 	for (int tries = 0; tries < 3; tries++)
 		if (dir_remove(dir, e) == 0 || !path_exists(dir))
 			return 0;
@@ -283,7 +282,7 @@ int catalog_delete_dir(const struct store *st, const char *dir, struct err *e)
 	return delete_dead(dead, e);
 }
 
-/* 1: it was stale and is gone. */
+/* Returns 1 if no process held the draft and it was deleted. */
 static int sweep_draft(const struct store *st, const char *dir, struct err *e)
 {
 	auto_fd int fd = -1;
@@ -294,8 +293,8 @@ static int sweep_draft(const struct store *st, const char *dir, struct err *e)
 	return catalog_delete_dir(st, dir, e) < 0 ? -1 : 1;
 }
 
-/* Claims that nobody holds any more. */
-static int sweep_claims(const struct store *st, struct err *e)
+/* Deletes the files of claims that no process holds. */
+static int sweep_unused_claims(const struct store *st, struct err *e)
 {
 	auto_name_list struct name_list names = {0};
 
@@ -314,13 +313,14 @@ static int sweep_claims(const struct store *st, struct err *e)
 }
 
 int catalog_sweep(
-	const struct store *st, void (*said)(void *, const char *), void *arg, struct err *e)
+	const struct store *st, void (*report)(void *, const char *), void *arg, struct err *e)
 {
 	auto_name_list struct name_list drafts = {0}, dead = {0};
 	int rc = 0;
 
 	if (catalog_entries(st->images, DRAFT_PREFIX, &drafts, e) < 0 ||
-		catalog_entries(st->images, DEAD_PREFIX, &dead, e) < 0 || sweep_claims(st, e) < 0)
+		catalog_entries(st->images, DEAD_PREFIX, &dead, e) < 0 ||
+		sweep_unused_claims(st, e) < 0)
 		return -1;
 	for (size_t i = 0; i < drafts.n + dead.n; i++) {
 		bool draft = i < drafts.n;
@@ -332,12 +332,12 @@ int catalog_sweep(
 			return -1;
 		got = draft ? sweep_draft(st, dir, e) : delete_dead(dir, e) < 0 ? -1 : 1;
 		if (got < 0)
-			rc = -1; /* the others may still go */
-		if (got != 1 || !said)
+			rc = -1; /* delete the others nevertheless */
+		if (got != 1 || !report)
 			continue;
 		if (str_printf(&text, e, "unfinished image build %s", dir) < 0)
 			return -1;
-		said(arg, text);
+		report(arg, text);
 	}
 	return rc;
 }
@@ -356,7 +356,8 @@ int catalog_drop_unnamed(const struct store *st, const char *digest, struct err 
 	got = hold_dir(dir, HOLD_ALONE, &fd, e);
 	if (got != HOLD_OK)
 		return got == HOLD_FAILED ? -1 : 0;
-	/* Again: it may have got a name meanwhile. From now on it cannot. */
+	/* Look again, now that we hold it: it may have got a name. From here on it cannot
+	 * get one. */
 	if (catalog_names(st, digest, &names, e) < 0)
 		return -1;
 	if (names.n)

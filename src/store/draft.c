@@ -11,12 +11,13 @@
 
 #include "store/manifest.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
+#include "util/system/sha256-file.h"
 #include "util/str.h"
 
 enum { DRAFT_TRIES = 20 };
 
-/* A sweeper may meet the directory before it is held, and take it: then another one. */
+/* A sweep may find the directory before we hold it, and delete it: then make another one. */
 static int make_held_dir(struct draft *d, struct err *e)
 {
 	for (int i = 0; i < DRAFT_TRIES; i++) {
@@ -58,7 +59,7 @@ int draft_new(const struct store *st, struct draft **ret, struct err *e)
 
 void draft_free(struct draft *d)
 {
-	struct err ignored; /* what cannot be deleted now is swept later */
+	struct err ignored; /* a later sweep deletes the rest */
 
 	if (!d)
 		return;
@@ -72,7 +73,7 @@ void draft_free(struct draft *d)
 	free(d);
 }
 
-/* Checks, hashes and syncs one file of the image; counts what it takes on disk. */
+/* Checks, hashes and syncs one file of the image; adds its size on disk. */
 static int seal_file(const struct op *op, const char *dir, const char *name, json_t *files,
 	uint64_t *size, struct err *e)
 {
@@ -106,7 +107,7 @@ static int sync_dir(const char *path, struct err *e)
 	return 0;
 }
 
-/* Only what the manifest names is part of the image. */
+/* Removes all files that the manifest does not name. */
 static int remove_others(const char *dir, const char *const *keep, unsigned n_keep, struct err *e)
 {
 	auto_dir DIR *d = opendir(dir);
@@ -130,7 +131,7 @@ static int remove_others(const char *dir, const char *const *keep, unsigned n_ke
 	return 0;
 }
 
-/* The draft's files are checked, and manifest.json is the one that the store keeps. */
+/* Checks the draft's files and writes the final manifest.json. */
 static int seal(const struct op *op, const char *dir, json_t *m, char ret_digest[SHA256_HEX + 1],
 	struct err *e)
 {
@@ -162,8 +163,9 @@ static int seal(const struct op *op, const char *dir, json_t *m, char ret_digest
 	return sync_dir(dir, e);
 }
 
-/* Moves out to its place. If an image with this content is there already, that one is it. */
-static int place(
+/* Moves d->out to its place in the store. If an image with the same content exists, that one is
+ * used. */
+static int publish(
 	const struct op *op, struct draft *d, const char *dir, int *ret_hold, struct err *e)
 {
 	for (;;) {
@@ -184,7 +186,7 @@ static int place(
 	}
 }
 
-/* The caller holds the image. */
+/* Gives an image the name. The caller holds the image. */
 static int name_held(
 	struct draft *d, const char *digest, const char *name, struct image **ret, struct err *e)
 {
@@ -197,7 +199,8 @@ static int name_held(
 		catalog_name_set(d->st, d->dir, name, digest, e) < 0 ||
 		sync_dir(d->st->names, e) < 0)
 		return -1;
-	if (had == 1 && strcmp(before, digest) != 0) /* in use: store_unuse will see to it */
+	if (had == 1 &&
+		strcmp(before, digest) != 0) /* if it is in use, store_unuse removes it later */
 		catalog_drop_unnamed(d->st, before, &ignored);
 	*ret = take_ptr(&img);
 	return 0;
@@ -211,7 +214,7 @@ int draft_commit(const struct op *op, struct draft *d, json_t *m, const char *na
 	auto_fd int hold = -1;
 
 	if (seal(op, d->out, m, digest, e) < 0 || catalog_image_dir(d->st, digest, &dir, e) < 0 ||
-		place(op, d, dir, &hold, e) < 0)
+		publish(op, d, dir, &hold, e) < 0)
 		return -1;
 	return name_held(d, digest, name, ret, e);
 }

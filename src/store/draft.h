@@ -1,28 +1,27 @@
-/* draft.h - an image in the making: a scratch directory that becomes an image or nothing. */
+/* draft.h - an image that is being made: a scratch directory that becomes an image or is deleted. A
+ * draft belongs to one thread. */
 #pragma once
 
 #include "store/catalog.h"
 
 struct draft {
 	const struct store *st;
-	char *dir, *out, *work; /* out: what will be the image; work: scratch */
-	int hold;               /* keeps dir from being swept; children may share it */
+	char *dir, *out, *work; /* out: becomes the image; work: scratch files */
+	int hold;               /* held so that no sweep deletes dir; children may inherit it */
 };
 
 int draft_new(const struct store *st, struct draft **ret, struct err *e);
-void draft_free(struct draft *d); /* with all that is in it; NULL is fine */
+void draft_free(struct draft *d); /* deletes the directory; NULL is fine */
 static inline void auto_draftp(struct draft **d)
 {
 	draft_free(*d);
 }
 #define auto_draft __attribute__((cleanup(auto_draftp)))
 
-/*
- * Makes an image of d->out as the manifest says, gives it the name, and removes the image that had
- * the name before if nobody uses it. The caller has claimed the name. m gets what is added.
- */
+/* Makes an image of d->out as the manifest m says, and gives it the name. Then removes the image
+ * that had the name before, if it is unused. The caller has claimed the name. Adds members to m. */
 int draft_commit(const struct op *op, struct draft *d, json_t *m, const char *name,
 	struct image **ret, struct err *e);
-/* Gives an image that is there already the name: 1; or 0 if it is gone. */
+/* Gives an existing image the name. Returns 1, or 0 if the image does not exist any more. */
 int draft_name_existing(const struct op *op, struct draft *d, const char *digest, const char *name,
 	struct image **ret, struct err *e);

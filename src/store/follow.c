@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 enum { READ_SIZE = 32 * 1024 };
@@ -14,9 +14,9 @@ enum { READ_SIZE = 32 * 1024 };
 struct running {
 	const struct follow_req *req;
 	struct proc proc;
-	int out, err; /* our ends of its pipes */
+	int out, err; /* our ends of the child's pipes */
 	size_t logged;
-	struct words said, complaints;
+	struct tool_output out_lines, err_lines;
 };
 
 static void running_free(struct running *r)
@@ -26,7 +26,7 @@ static void running_free(struct running *r)
 	auto_closep(&r->err);
 }
 
-/* A log that cannot be written is no reason to fail what it is about. */
+/* Failures are ignored: a build does not fail because of its log. */
 static void log_add(struct running *r, const char *p, size_t n)
 {
 	static const char cut[] = "\n[moat: the log is cut here]\n";
@@ -40,7 +40,7 @@ static void log_add(struct running *r, const char *p, size_t n)
 		return;
 }
 
-/* Reads what there is; closes the fd at its end. */
+/* Reads what there is; closes the fd at the end of file. */
 static int take_output(struct running *r, int *fd, struct err *e)
 {
 	char part[READ_SIZE];
@@ -53,15 +53,15 @@ static int take_output(struct running *r, int *fd, struct err *e)
 		return 0;
 	}
 	if (fd == &r->out) {
-		words_add(&r->said, part, (size_t)got, r->req->on_line, r->req->arg);
+		tool_output_add(&r->out_lines, part, (size_t)got, r->req->on_line, r->req->arg);
 		return 0;
 	}
-	words_add(&r->complaints, part, (size_t)got, NULL, NULL);
+	tool_output_add(&r->err_lines, part, (size_t)got, NULL, NULL);
 	log_add(r, part, (size_t)got);
 	return 0;
 }
 
-/* Leaves the child's ends in *ret_out and *ret_err. */
+/* Opens the pipes; *ret_out and *ret_err are the child's ends. */
 static int open_pipes(struct running *r, int *ret_out, int *ret_err, struct err *e)
 {
 	int out[2], err[2];
@@ -89,8 +89,8 @@ static int start(struct running *r, struct err *e)
 	return proc_start(&child, &r->proc, e);
 }
 
-int follow_run(const struct op *op, const struct follow_req *req, char ret_last[WORDS_LINE_MAX + 1],
-	int *ret_code, struct err *e)
+int follow_run(const struct op *op, const struct follow_req *req,
+	char ret_last[TOOL_OUTPUT_LINE_MAX + 1], int *ret_code, struct err *e)
 {
 	__attribute__((cleanup(running_free))) struct running r = {
 		.req = req, .proc = PROC_NONE, .out = -1, .err = -1};
@@ -111,8 +111,8 @@ int follow_run(const struct op *op, const struct follow_req *req, char ret_last[
 	}
 	if (proc_wait(op, &r.proc, ret_code, e) < 0)
 		return -1;
-	words_end(&r.said, req->on_line, req->arg);
-	last = words_end(&r.complaints, NULL, NULL);
-	str_escape(last, strlen(last), ret_last, WORDS_LINE_MAX + 1);
+	tool_output_end(&r.out_lines, req->on_line, req->arg);
+	last = tool_output_end(&r.err_lines, NULL, NULL);
+	str_escape(last, strlen(last), ret_last, TOOL_OUTPUT_LINE_MAX + 1);
 	return 0;
 }

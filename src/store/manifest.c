@@ -13,7 +13,8 @@ enum { TEXT_MAX = 4096, NAME_LEN_MAX = 64, RAM_MB_MAX = 1 << 22 };
 static const char *const file_members[MANIFEST_FILES_MAX] = {
 	"kernel", "kernel_efi", "initrd", "disk"};
 
-/* Letters, digits and some of "._-", beginning with a letter or digit: safe as a file name. */
+/* Whether s has only letters, digits and "._-" and begins with a letter or digit: safe as a file
+ * name. */
 static bool plain_word(const char *s, size_t max)
 {
 	if (!isalnum((unsigned char)s[0]) || strlen(s) > max)
@@ -104,7 +105,7 @@ static bool is_hex(const char *s, size_t len)
 	return strlen(s) == len && strspn(s, "0123456789abcdef") == len;
 }
 
-/* What the store itself added. */
+/* Checks the members that the store itself added. */
 static int check_own(json_t *m, struct err *e)
 {
 	const char *digest = json_string_value(json_object_get(m, "digest")), *file;
@@ -115,14 +116,13 @@ static int check_own(json_t *m, struct err *e)
 		return err_set(e, ERR_INVALID, "digest: not 64 hex digits");
 	if (source && !is_hex(source, SHA256_HEX))
 		return err_set(e, ERR_INVALID, "source: not 64 hex digits");
-	json_object_foreach(
-		files, file, hex) if (!json_is_string(hex) ||
-				      !is_hex(json_string_value(hex), SHA256_HEX)) return err_set(e,
-		ERR_INVALID, "files: not 64 hex digits");
+	json_object_foreach(files, file, hex)
+		if (!json_is_string(hex) || !is_hex(json_string_value(hex), SHA256_HEX))
+			return err_set(e, ERR_INVALID, "files: not 64 hex digits");
 	return 0;
 }
 
-/* Copies one member if it is there and not null; its type must be right. */
+/* Copies one member if it is present and not null; fails if its type is wrong. */
 static int copy_member(
 	const json_t *from, json_t *to, const char *name, json_type type, struct err *e)
 {

@@ -22,13 +22,13 @@ enum {
 	CLUSTER_BITS = 16,
 	CLUSTER = 1 << CLUSTER_BITS,
 	L2_ENTRIES = CLUSTER / 8,
-	REFCOUNT_ORDER = 4, /* 16 bits each */
-	HEADER_LEN = 104,   /* of version 3 */
+	REFCOUNT_ORDER = 4, /* 16 bits for each */
+	HEADER_LEN = 104,   /* in version 3 of the format */
 	NAME_MAX_LEN = 1023,
 	L1_CLUSTER = 3,
 	SECTOR = 512,
 };
-static const uint64_t size_max = (uint64_t)1 << 46; /* 64 TiB: 1 MiB of L1 table */
+static const uint64_t size_max = (uint64_t)1 << 46; /* 64 TiB, which takes an L1 table of 1 MiB */
 
 static const uint8_t magic[4] = {'Q', 'F', 'I', 0xfb};
 static const uint32_t ext_backing_format = 0xe2792aca;
@@ -60,7 +60,7 @@ static uint64_t get_be64(const uint8_t *p)
 	return v;
 }
 
-/* The fields that are not zero; offsets are the format's. */
+/* Writes the fields that are not zero; the offsets are those of the format. */
 static void put_header(uint8_t *p, uint64_t size, uint32_t l1_entries)
 {
 	memcpy(p, magic, sizeof(magic));
@@ -75,7 +75,8 @@ static void put_header(uint8_t *p, uint64_t size, uint32_t l1_entries)
 	put_be32(p + 100, HEADER_LEN);
 }
 
-/* The extension is padded to 8 bytes; 8 zero bytes end the list; then comes the name. */
+/* Writes the extension, padded to 8 bytes; 8 zero bytes that end the list of extensions; the base's
+ * name. */
 static void put_base(uint8_t *p, const char *base, const char *format)
 {
 	size_t format_len = strlen(format), name_at = HEADER_LEN + 8 + (format_len + 7) / 8 * 8 + 8;
@@ -151,7 +152,7 @@ int disk_size(const char *path, const char *format, uint64_t *ret, struct err *e
 	return 0;
 }
 
-/* Pages of zeros are left out: a hole reads as zeros too. */
+/* Skips pages of zeros: holes read as zeros. */
 static int write_sparse(int fd, struct bytes head, uint64_t len, struct err *e)
 {
 	static const uint8_t zeros[4096];

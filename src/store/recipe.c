@@ -15,12 +15,12 @@
 
 enum {
 	LOG_SIZE_MAX = 16 * 1024 * 1024,
-	HOLD_AS = 120, /* the draft's lock in the recipe: any fd that no shell uses itself */
+	HOLD_AS = 120, /* the recipe's fd of the draft's hold: a number that shells do not use */
 };
 
 extern char **environ;
 
-/* A recipe can be run: it begins with "#!". The files that recipes share do not. */
+/* A recipe begins with "#!"; files that recipes include do not. */
 static bool is_recipe(const char *path)
 {
 	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -31,8 +31,17 @@ static bool is_recipe(const char *path)
 	       memcmp(head, "#!", 2) == 0;
 }
 
-/* Adds ", tiny, debian12", cut if there are very many. */
-static void list_recipes(const char *dir, char *out, size_t size)
+static bool has_recipe(const char *dir, const char *file)
+{
+	auto_free char *path = NULL;
+	struct err ignored;
+
+	return str_printf(&path, &ignored, "%s/%s", dir, file) == 0 && is_recipe(path);
+}
+
+/* Adds the names of recipes, ", tiny, debian12", as far as there is room. Those of the directory
+ * `listed` are there already; NULL: none. */
+static void list_recipes(const char *dir, const char *listed, char *out, size_t size)
 {
 	auto_name_list struct name_list files = {0};
 	struct err ignored;
@@ -41,12 +50,11 @@ static void list_recipes(const char *dir, char *out, size_t size)
 	if (catalog_entries(dir, "", &files, &ignored) < 0)
 		return;
 	for (size_t i = 0; i < files.n; i++) {
-		auto_free char *path = NULL;
 		const char *name = files.items[i];
 		int room = (int)(size - used), n;
 
-		if (!str_ends(name, ".sh") || str_printf(&path, &ignored, "%s/%s", dir, name) < 0 ||
-			!is_recipe(path))
+		if (!str_ends(name, ".sh") || !has_recipe(dir, name) ||
+			(listed && has_recipe(listed, name)))
 			continue;
 		n = snprintf(out + used, (size_t)room, "%s%.*s", used ? ", " : "",
 			(int)(strlen(name) - 3), name);
@@ -72,7 +80,7 @@ int recipe_find(const struct store *st, const char *name, char **ret, struct err
 			*ret = take_ptr(&path);
 			return 0;
 		}
-		list_recipes(dirs[i], known, sizeof(known));
+		list_recipes(dirs[i], i ? dirs[i - 1] : NULL, known, sizeof(known));
 	}
 	if (!*known)
 		return err_set(e, ERR_NOT_FOUND, "no recipe for \"%s\": there are none in %s", name,
@@ -82,7 +90,7 @@ int recipe_find(const struct store *st, const char *name, char **ret, struct err
 
 enum { ENV_OURS = 3 };
 struct env {
-	char **items; /* the first ENV_OURS are ours, the others borrowed */
+	char **items; /* the first ENV_OURS are allocated, the others borrowed */
 };
 
 static void env_free(struct env *env)
@@ -92,7 +100,7 @@ static void env_free(struct env *env)
 	free(env->items);
 }
 
-/* Our environment, with the variables that recipes are promised. */
+/* Makes the recipe's environment: ours, and the variables that recipes are promised. */
 static int env_make(const struct store *st, const char *name, struct env *env, struct err *e)
 {
 	size_t n = 0, used = ENV_OURS;
@@ -121,7 +129,7 @@ static void on_line(void *arg, const char *line)
 	const char *text;
 	char shown[256];
 
-	if (!words_progress(line, &done, &total, &text))
+	if (!tool_output_progress(line, &done, &total, &text))
 		return;
 	str_escape(text, strlen(text), shown, sizeof(shown));
 	op_progress(op, done, total, "%s", shown);
@@ -130,8 +138,8 @@ static void on_line(void *arg, const char *line)
 int recipe_run(const struct op *op, struct draft *d, const struct recipe_run *run, struct err *e)
 {
 	const char *argv[] = {"sh", run->path, d->out, d->work, NULL};
-	/* The recipe shares the draft's hold: if we are killed, the draft counts as alive until the
-	 * last process of the recipe has ended, and nobody deletes it under its hands. */
+	/* The recipe inherits the draft's hold: if we are killed, the draft counts as in use until
+	 * the last process of the recipe has ended, and no sweep deletes it before. */
 	struct proc_fd hold = {.fd = d->hold, .as = HOLD_AS};
 	struct follow_req req = {
 		.proc = {.argv = argv,
@@ -145,7 +153,7 @@ int recipe_run(const struct op *op, struct draft *d, const struct recipe_run *ru
 	};
 	__attribute__((cleanup(env_free))) struct env env = {0};
 	auto_fd int log = open(run->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	char last[WORDS_LINE_MAX + 1];
+	char last[TOOL_OUTPUT_LINE_MAX + 1];
 	int code;
 
 	if (log < 0)

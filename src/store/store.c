@@ -10,7 +10,7 @@
 #include "store/manifest.h"
 #include "store/recipe.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 enum { PREFIX_MIN = 4 };
@@ -47,7 +47,7 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 		store_close(st);
 		return err_wrap(e, "image store");
 	}
-	/* What cannot be deleted is no reason not to start: store_gc reports it. */
+	/* A failure to delete is no reason not to start: store_gc reports it. */
 	catalog_sweep(st, NULL, NULL, &ignored);
 	*ret = st;
 	return 0;
@@ -81,7 +81,7 @@ static int not_found(const struct store *st, const char *ref, struct err *e)
 		e, ERR_NOT_FOUND, "no image \"%s\"; see what there is: moat image ls", shown);
 }
 
-/* 1 and the digest if exactly one image's digest begins so, 0 if none. */
+/* Returns 1 and the digest if exactly one image's digest begins like that, 0 if none does. */
 static int find_by_prefix(
 	const struct store *st, const char *ref, char ret_digest[SHA256_HEX + 1], struct err *e)
 {
@@ -109,7 +109,7 @@ static int find_by_prefix(
 	return (int)found;
 }
 
-/* What ref stands for; *ret_name is "" if the image has none, and ref itself if it is a name. */
+/* Finds the digest of ref. *ret_name is ref itself if it is a name, or the image's name, or "". */
 static int resolve(const struct store *st, const char *ref, char ret_digest[SHA256_HEX + 1],
 	char **ret_name, struct err *e)
 {
@@ -131,7 +131,7 @@ static int resolve(const struct store *st, const char *ref, char ret_digest[SHA2
 	return str_dup(names.n ? names.items[0] : "", ret_name, e);
 }
 
-/* An image can be replaced between looking up its name and reading it: then look again. */
+/* An image can be replaced between looking up its name and reading it: then look it up again. */
 int store_find(struct store *st, const char *ref, struct image **ret, struct err *e)
 {
 	for (int tries = 0;; tries++) {
@@ -144,7 +144,7 @@ int store_find(struct store *st, const char *ref, struct image **ret, struct err
 			return 0;
 		if (e->kind != ERR_NOT_FOUND)
 			return err_wrap(e, "image %s", ref);
-		if (tries == 3) /* someone deleted the files and left the name */
+		if (tries == 3) /* the image's files were deleted, but not the name */
 			return not_found(st, ref, e);
 	}
 }
@@ -162,8 +162,8 @@ static int list_add(struct image_list *list, struct image *img, struct err *e)
 	return 0;
 }
 
-int store_list(
-	struct store *st, const struct image_losses *losses, struct image_list *ret, struct err *e)
+int store_list(struct store *st, const struct image_problems *problems, struct image_list *ret,
+	struct err *e)
 {
 	auto_image_list struct image_list list = {0};
 	auto_name_list struct name_list names = {0};
@@ -174,11 +174,11 @@ int store_list(
 		struct image *img = NULL;
 
 		if (store_find(st, names.items[i], &img, e) < 0) {
-			if (e->kind == ERR_NOT_FOUND) /* removed just now */
+			if (e->kind == ERR_NOT_FOUND) /* it was removed in this moment */
 				continue;
-			if (!losses || err_is_shortage(e))
+			if (!problems || err_is_shortage(e))
 				return -1;
-			losses->tell(losses->arg, names.items[i], e);
+			problems->report(problems->arg, names.items[i], e);
 			continue;
 		}
 		if (list_add(&list, img, e) < 0)
@@ -189,7 +189,8 @@ int store_list(
 	return 0;
 }
 
-/* 1: held; 0: it has just gone. A remover may hold it alone for a moment. */
+/* Holds an image shared. Returns 0 if it was removed in this moment. A process that tries to remove
+ * it may hold it alone for a moment: wait for that. */
 static int hold_for_use(const char *dir, const char *ref, int *ret_fd, struct err *e)
 {
 	struct op brief = op_for_cleanup(2);
@@ -234,17 +235,17 @@ int store_use(struct store *st, const char *ref, struct image **ret, struct imag
 
 void store_unuse(struct image_use *use)
 {
-	struct err ignored; /* what stays is found by store_gc */
+	struct err ignored; /* store_gc finds what stays */
 
 	if (!use)
 		return;
 	close(use->hold);
-	/* Its name may have gone to a newer image while it was in use. */
+	/* While it was in use, a newer image may have taken its name. */
 	catalog_drop_unnamed(use->st, use->digest, &ignored);
 	free(use);
 }
 
-/* The names of one image, claimed so that no build gives them to another one meanwhile. */
+/* All names of an image, claimed so that no build gives one to another image meanwhile. */
 struct claims {
 	const struct store *st;
 	struct name_list names;
@@ -260,7 +261,7 @@ static void claims_free(struct claims *c)
 	name_list_free(&c->names);
 }
 
-/* Takes the names. */
+/* Claims the names, and takes the list. */
 static int claims_take(struct claims *c, struct name_list *names, struct err *e)
 {
 	c->names = *names;
@@ -274,7 +275,7 @@ static int claims_take(struct claims *c, struct name_list *names, struct err *e)
 	return 0;
 }
 
-/* Those of the claimed names that still are this image's. */
+/* Removes the claimed names that still belong to this image. */
 static int drop_names(const struct claims *c, const char *digest, struct err *e)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -307,11 +308,12 @@ static int remove_whole(const struct claims *c, const char *digest, const char *
 		return -1;
 	got = hold_dir(dir, HOLD_ALONE, &hold, e);
 	if (got == HOLD_BUSY)
-		return err_set(e, ERR_BUSY, "image %s is in use", ref);
+		return err_set(e, ERR_BUSY,
+			"image %s is in use: remove the sandboxes that run on it first", ref);
 	if (got == HOLD_FAILED || drop_names(c, digest, e) < 0)
 		return -1;
 	if (got == HOLD_OK && catalog_load(c->st, digest, "", &img, &ignored) < 0)
-		img = NULL; /* damaged: all the more reason to remove it */
+		img = NULL; /* a damaged image can be removed too */
 	if (got == HOLD_OK && catalog_delete_dir(c->st, dir, e) < 0)
 		return err_wrap(e, "image %s", ref);
 	*ret_freed = img ? img->size : 0;
@@ -337,16 +339,16 @@ int store_remove(struct store *st, const char *ref, uint64_t *ret_freed, struct 
 		return remove_whole(&claims, digest, ref, ret_freed, e);
 	if (drop_names(&claims, digest, e) < 0)
 		return -1;
-	catalog_drop_unnamed(st, digest, &ignored); /* the others may just have been removed too */
+	catalog_drop_unnamed(st, digest, &ignored); /* it may just have lost its last name */
 	*ret_freed = 0;
 	return 0;
 }
 
-int store_gc(struct store *st, const struct op *op, void (*said)(void *arg, const char *text),
+int store_gc(struct store *st, const struct op *op, void (*report)(void *arg, const char *text),
 	void *arg, struct err *e)
 {
 	auto_name_list struct name_list digests = {0};
-	int rc = catalog_sweep(st, said, arg, e);
+	int rc = catalog_sweep(st, report, arg, e);
 
 	if (rc < 0 || catalog_digests(st, &digests, e) < 0)
 		return err_wrap(e, "image store");
@@ -359,8 +361,8 @@ int store_gc(struct store *st, const struct op *op, void (*said)(void *arg, cons
 		if (rc < 0)
 			return err_wrap(e, "image store");
 		snprintf(text, sizeof(text), "image %.12s, which had no name", digests.items[i]);
-		if (rc == 1 && said)
-			said(arg, text);
+		if (rc == 1 && report)
+			report(arg, text);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * store.h - the image store: content-addressed VM images in one data directory, which several
- * daemons may share. Thread-safe: a struct store does not change after store_open, and all that
- * must be exclusive is made so by file locks, between threads as between processes.
+ * store.h - the image store: VM images, named by a digest of their content, in one data directory
+ * that several daemons may share. Thread-safe: a struct store does not change after store_open, and
+ * file locks exclude threads and processes alike.
  */
 #pragma once
 
@@ -10,34 +10,35 @@
 #include <stdint.h>
 
 #include "util/err.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 
 struct store;
 struct image_use;
 
 struct store_config {
 	const char *data_dir;    /* images live in DATA_DIR/images */
-	const char *cache_dir;   /* for what recipes download; may be deleted at any time */
-	const char *recipe_dir;  /* NAME.sh: how to build the image NAME. DATA_DIR/recipes wins */
-	const char *helper_path; /* moat-helper: children run below its guard */
+	const char *cache_dir;   /* for downloads of recipes; may be deleted at any time */
+	const char *recipe_dir;  /* has NAME.sh, the recipe for image NAME. One in DATA_DIR/recipes
+				    replaces it */
+	const char *helper_path; /* moat-helper, whose guard runs above children */
 };
 
-/* Plain data, the caller's own copy. What may be absent is NULL; all else is set. */
+/* A copy that belongs to the caller. Members that may be absent are NULL; all others are set. */
 struct image {
-	char *name;        /* "" for an image that only has a digest */
-	char *digest;      /* sha256 in hex, of what is in it; not of its name or age */
-	char *description; /* may be "" */
-	char *dir;         /* absolute, as are the files below */
-	char *kernel, *initrd, *cmdline; /* NULL: boots from its disk */
-	char *kernel_efi;                /* bzImage for UEFI firmware; NULL: none besides kernel */
-	char *disk, *disk_format;        /* NULL: runs from memory. disk_format: "qcow2", "raw" */
-	char *user;                      /* default user of commands; NULL: root */
-	char *os_type;                   /* "l26", "win11", "other", ... */
-	char *arch;                      /* "x86_64" */
-	char *firmware;                  /* "any", "bios", "uefi" */
-	uint64_t min_ram_mb;             /* 0: not known */
-	uint64_t size;                   /* bytes on this host's disk */
-	int64_t created;                 /* Unix time */
+	char *name;                      /* "" for an image without a name */
+	char *digest;                    /* SHA-256 in hex of the content, without name and age */
+	char *description;               /* may be "" */
+	char *dir;                       /* absolute path, as those of the files below */
+	char *kernel, *initrd, *cmdline; /* kernel NULL: boots from its disk */
+	char *kernel_efi;                /* bzImage for UEFI firmware; NULL: use kernel */
+	char *disk, *disk_format; /* disk NULL: it runs from memory. disk_format: "qcow2", "raw" */
+	char *user;               /* default user of commands; NULL: root */
+	char *os_type;            /* "l26", "win11", "other", ... */
+	char *arch;               /* "x86_64" */
+	char *firmware;           /* "any", "bios", "uefi" */
+	uint64_t min_ram_mb;      /* 0: unknown */
+	uint64_t size;            /* bytes on this host's disk */
+	int64_t created;          /* Unix time */
 };
 void image_free(struct image *img); /* NULL is fine */
 static inline void auto_imagep(struct image **img)
@@ -47,33 +48,33 @@ static inline void auto_imagep(struct image **img)
 #define auto_image __attribute__((cleanup(auto_imagep)))
 
 struct image_list {
-	struct image **items; /* by name; an image with two names is there twice */
+	struct image **items; /* sorted by name; an image with two names is listed twice */
 	size_t n;
 };
 void image_list_free(struct image_list *list);
 #define auto_image_list __attribute__((cleanup(image_list_free)))
 
-/* Makes the directories and removes what builds that were killed have left. */
+/* Makes the directories and removes what killed builds have left. */
 int store_open(const struct store_config *cfg, struct store **ret, struct err *e);
-void store_close(struct store *st); /* NULL is fine; every image_use is gone before */
+void store_close(struct store *st); /* NULL is fine; release every image_use before */
 
 /*
- * ref is a name, or at least 4 digits of a digest (with or without "sha256:" before it); a name
- * wins. ERR_NOT_FOUND says which command would help; ERR_INVALID: several digests begin so.
+ * Finds an image. ref is a name, or at least 4 digits of a digest (with or without "sha256:" before
+ * them); names are tried first. ERR_NOT_FOUND says which command would help; ERR_INVALID: several
+ * digests begin like that.
  */
 int store_find(struct store *st, const char *ref, struct image **ret, struct err *e);
-/* Those that can be used. tell hears of the others, and why they cannot; NULL: one is an error. */
-struct image_losses {
-	void (*tell)(void *arg, const char *name, const struct err *why);
+/* Lists the images that can be used. problems->report gets the others, with the reason; problems
+ * NULL: such an image is an error. */
+struct image_problems {
+	void (*report)(void *arg, const char *name, const struct err *why);
 	void *arg;
 };
-int store_list(
-	struct store *st, const struct image_losses *losses, struct image_list *ret, struct err *e);
+int store_list(struct store *st, const struct image_problems *problems, struct image_list *ret,
+	struct err *e);
 
-/*
- * Finds an image and keeps it from being removed, by any process, until store_unuse or the end of
- * this process. Take it before the path of a file of the image is given to QEMU.
- */
+/* Finds an image and keeps any process from removing it, until store_unuse or the end of this
+ * process. Call it before QEMU gets the path of one of the image's files. */
 int store_use(struct store *st, const char *ref, struct image **ret, struct image_use **ret_use,
 	struct err *e);
 void store_unuse(struct image_use *use); /* NULL is fine */
@@ -84,15 +85,16 @@ static inline void auto_image_usep(struct image_use **use)
 #define auto_image_use __attribute__((cleanup(auto_image_usep)))
 
 /*
- * Removes a name, and the image with its last name; given a digest, the image and all its names.
- * ERR_BUSY while the image is in use. *ret_freed: bytes, 0 if the image has other names.
+ * Removes a name, and with its last name the image; given a digest, removes the image and all its
+ * names. ERR_BUSY while the image is in use. *ret_freed: bytes; 0 if the image keeps other names.
  */
 int store_remove(struct store *st, const char *ref, uint64_t *ret_freed, struct err *e);
 
 /*
- * The image of that name, built by its recipe if it does not exist or rebuild is set. Builds of one
- * name, in whatever threads and processes, are done once: the others wait and share the result.
- * Cancelled, late or failed: nothing is left but the log, DATA_DIR/images/log/NAME.log.
+ * Finds the image of that name, or builds it by its recipe if it does not exist or rebuild is set.
+ * Of several builds of one name, in threads and processes, only one runs: the others wait and share
+ * its result. A build that fails or is cancelled leaves nothing but the log,
+ * DATA_DIR/images/log/NAME.log. See build.c.
  */
 int store_build(struct store *st, const struct op *op, const char *name, bool rebuild,
 	struct image **ret, struct err *e);
@@ -104,11 +106,12 @@ struct import_req {
 	const char *os_type;  /* NULL: "l26" */
 	const char *firmware; /* "any", "bios", "uefi"; NULL: "any" */
 };
-/* The file is someone else's work: it cannot make us read any other file. */
+/* Imports a disk image. The file is not trusted: it cannot make us read other files. See
+ * import/import.c. */
 int store_import(struct store *st, const struct op *op, const struct import_req *req,
 	struct image **ret, struct err *e);
 
-/* Removes leftovers of killed builds and images without a name that nobody uses; said() hears one
- * line for each. said may be NULL. */
-int store_gc(struct store *st, const struct op *op, void (*said)(void *arg, const char *text),
+/* Removes what killed builds have left, and images without a name that are unused. report() gets a
+ * line for each; it may be NULL. */
+int store_gc(struct store *st, const struct op *op, void (*report)(void *arg, const char *text),
 	void *arg, struct err *e);

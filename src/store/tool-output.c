@@ -1,4 +1,4 @@
-#include "store/words.h"
+#include "store/tool-output.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@ static bool blank(const char *s)
 	return s[strspn(s, " \t")] == 0;
 }
 
-static void complete(struct words *w, void (*on_line)(void *, const char *), void *arg)
+static void complete(struct tool_output *w, void (*on_line)(void *, const char *), void *arg)
 {
 	w->line[w->len] = 0;
 	w->len = 0;
@@ -20,24 +20,25 @@ static void complete(struct words *w, void (*on_line)(void *, const char *), voi
 		on_line(arg, w->line);
 }
 
-void words_add(struct words *w, const char *p, size_t n,
+void tool_output_add(struct tool_output *w, const char *p, size_t n,
 	void (*on_line)(void *arg, const char *line), void *arg)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (p[i] == '\n' || p[i] == '\r')
 			complete(w, on_line, arg);
-		else if (w->len < WORDS_LINE_MAX)
+		else if (w->len < TOOL_OUTPUT_LINE_MAX)
 			w->line[w->len++] = p[i] ? p[i] : '?';
 	}
 }
 
-const char *words_end(struct words *w, void (*on_line)(void *arg, const char *line), void *arg)
+const char *tool_output_end(
+	struct tool_output *w, void (*on_line)(void *arg, const char *line), void *arg)
 {
 	complete(w, on_line, arg);
 	return w->last;
 }
 
-/* A decimal number and one space after it; at most 15 digits, so that it cannot overflow. */
+/* Reads a decimal number and one space after it; at most 15 digits, so that it cannot overflow. */
 static bool take_number(const char **at, uint64_t *ret)
 {
 	const char *s = *at;
@@ -53,7 +54,7 @@ static bool take_number(const char **at, uint64_t *ret)
 	return true;
 }
 
-bool words_progress(
+bool tool_output_progress(
 	const char *line, uint64_t *ret_done, uint64_t *ret_total, const char **ret_text)
 {
 	static const char word[] = "progress ";
@@ -70,7 +71,7 @@ bool words_progress(
 	return true;
 }
 
-bool words_percent(const char *line, unsigned *ret_hundredths)
+bool tool_output_percent(const char *line, unsigned *ret_hundredths)
 {
 	unsigned whole, part;
 	int end = 0;

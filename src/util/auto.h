@@ -1,4 +1,4 @@
-/* auto.h - what a function acquires is released by scope; handing it on is an explicit take_. */
+/* auto.h - cleanup by scope: auto_* variables release what they hold, take_* hands it on. Pure. */
 #pragma once
 
 #include <dirent.h>

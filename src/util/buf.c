@@ -9,7 +9,7 @@
 
 enum {
 	BUF_KEEP_MAX = 4 * 1024
-}; /* an empty buffer keeps at most this much: most are idle most of the time */
+}; /* an empty buffer keeps no more memory than this: most buffers are empty most of the time */
 
 void buf_free(struct buf *b)
 {
@@ -49,6 +49,46 @@ uint8_t *buf_room(struct buf *b, size_t n)
 void buf_grew(struct buf *b, size_t n)
 {
 	b->len += n;
+}
+
+void buf_put(struct buf *b, const void *p, size_t n)
+{
+	uint8_t *room = b->failed ? NULL : buf_room(b, n);
+
+	if (!room) {
+		b->failed = true;
+		return;
+	}
+	if (n)
+		memcpy(room, p, n);
+	buf_grew(b, n);
+}
+
+void buf_puts(struct buf *b, const char *s)
+{
+	buf_put(b, s, strlen(s));
+}
+
+void buf_putf(struct buf *b, const char *fmt, ...)
+{
+	auto_free char *s = NULL;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vasprintf(&s, fmt, ap);
+	va_end(ap);
+	if (n < 0) {
+		s = NULL;
+		b->failed = true;
+		return;
+	}
+	buf_put(b, s, (size_t)n);
+}
+
+int buf_check(const struct buf *b, struct err *e)
+{
+	return b->failed ? err_oom(e) : 0;
 }
 
 int buf_add(struct buf *b, const void *p, size_t n, struct err *e)
@@ -97,7 +137,7 @@ void buf_drop(struct buf *b, size_t n)
 
 char *buf_take_str(struct buf *b)
 {
-	uint8_t *room = buf_room(b, 1);
+	uint8_t *room = b->failed ? NULL : buf_room(b, 1);
 	char *s;
 
 	if (!room)

@@ -43,7 +43,7 @@ int err_sys_at(struct err *e, int eno, const char *file, int line, const char *f
 {
 	char buf[128];
 	const char *text = strerror_r(eno, buf, sizeof(buf));
-	size_t room = sizeof(e->msg) - strlen(text) - 2; /* the reason is never cut */
+	size_t room = sizeof(e->msg) - strlen(text) - 2; /* fmt's text is cut, never strerror's */
 	va_list ap;
 	size_t used;
 
@@ -88,7 +88,7 @@ int err_wrap(struct err *e, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	room = sizeof(e->msg) - 1 - cause_len;
-	/* Two layers may have had the same to say. */
+	/* Two layers may add the same text: show it once. */
 	if (strncmp(cause, text, strlen(text)) == 0 && strncmp(cause + strlen(text), ": ", 2) == 0)
 		return -1;
 	if (room > 2)

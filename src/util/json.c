@@ -7,10 +7,8 @@
 #include "util/auto.h"
 #include "util/str.h"
 
-/*
- * The JSON parser recurses, so deep nesting would eat the thread's stack; and a value of two or
- * three bytes becomes a hundred times as many in memory.
- */
+/* jansson recurses, so deep nesting would overflow the thread's stack; and a value of two or three
+ * bytes takes a hundred times as many in memory. */
 static int check_shape(struct bytes in, size_t values_max, struct err *e)
 {
 	bool quoted = false;
@@ -85,7 +83,8 @@ int json_to_str(const json_t *j, char **ret, struct err *e)
 	return 0;
 }
 
-/* The member that is unpacked at that place of a flat format: each takes a key and a pointer. */
+/* The key of the member at `position` of a flat format. Each member has a key and a
+ * pointer in ap. */
 static const char *member_at(const char *fmt, int position, va_list ap)
 {
 	const char *key = NULL;

@@ -1,4 +1,4 @@
-/* json.h - jansson with our errors and ownership. */
+/* json.h - jansson with our errors and ownership. Pure. */
 #pragma once
 
 #include <jansson.h>
@@ -13,16 +13,19 @@ static inline void auto_json_decref(json_t **j)
 
 enum {
 	JSON_DEPTH_MAX = 64,
-	JSON_VALUES_MAX = 512 * 1024, /* the arguments of a command, all VMs of a cluster */
+	JSON_VALUES_MAX =
+		512 * 1024, /* enough for the arguments of a command or all VMs of a cluster */
 	JSON_VALUES_FEW = 16 * 1024,
 };
 
-/* Bytes of one JSON object; anything else is ERR_INVALID. Duplicate keys, deep nesting and too many
+/* Parses one JSON object; anything else is ERR_INVALID. Duplicate keys, deep nesting and too many
  * values are refused. */
 int json_parse_object(struct bytes in, json_t **ret, struct err *e);
-/* The same for what a guest sends: of many bytes, but not of many values. */
+/* Like json_parse_object, for text from a guest: it may be long, but has at most JSON_VALUES_FEW
+ * values. */
 int json_parse_small(struct bytes in, json_t **ret, struct err *e);
-/* The same, with \u0000 allowed in strings: their length is json_string_length. */
+/* Like json_parse_object, but strings may contain \u0000: take their length from
+ * json_string_length. */
 int json_parse_object_nul(struct bytes in, json_t **ret, struct err *e);
 /* Compact text. */
 int json_to_str(const json_t *j, char **ret, struct err *e);

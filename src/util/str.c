@@ -62,8 +62,8 @@ int str_to_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret, struct 
 	return 0;
 }
 
-/* Line breaks of Unicode, and marks that turn the direction of what follows them. The character is
- * whole. */
+/* Unicode's line breaks, and marks that change the direction of the text after them. p is a whole
+ * character. */
 static bool steers_text(const uint8_t *p)
 {
 	if (p[0] == 0xd8)

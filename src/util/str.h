@@ -30,5 +30,6 @@ void str_escape(const char *in, size_t in_len, char *out, size_t out_size);
 
 /* Lower-case hex of n bytes; out has room for 2n + 1. */
 void str_hex(const uint8_t *p, size_t n, char *out);
-/* The same of n bytes that nobody can guess; n is at most 64. */
+/* Lower-case hex of n random bytes, for names that nobody can guess; n is at most 64, out has room
+ * for 2n + 1. */
 int str_random_hex(size_t n, char *out, struct err *e);

@@ -5,8 +5,8 @@
 
 #include "util/err.h"
 
-/* Zero-initialised is empty. v is NULL or ends with NULL. The first failure sticks: check
- * strv_check once at the end. */
+/* Zero-initialised is empty. v is NULL or ends with NULL. A failure is recorded: call strv_check
+ * once at the end. */
 struct strv {
 	char **v;
 	size_t n, cap;

@@ -39,9 +39,9 @@ void suggest_consider(struct suggestion *best, const char *typed, size_t len, co
 
 	if (len < 2 || len > WORD_MAX || known_len > WORD_MAX)
 		return;
-	most = len < 4 ? 1 : 2; /* of a short word, two edits leave nothing */
+	most = len < 4 ? 1 : 2; /* two edits may change all of a short word */
 	distance = edits(typed, len, known, known_len);
-	/* A word that was begun and not finished is a typo too. */
+	/* The beginning of a known word counts as a typo of it, too. */
 	if (distance > most && len >= 3 && strncmp(typed, known, len) == 0)
 		distance = most;
 	if (distance > most || (best->word && distance >= best->distance))

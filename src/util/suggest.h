@@ -3,9 +3,9 @@
 
 #include <stddef.h>
 
-/* Zero-initialised: nothing found yet. */
+/* Zero-initialise it, then offer every known word to suggest_consider. */
 struct suggestion {
-	const char *word; /* the best so far; NULL if none is near enough */
+	const char *word; /* the nearest so far; NULL if none is near enough */
 	unsigned distance;
 };
 

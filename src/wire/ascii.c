@@ -1,14 +1,14 @@
-#include "guest/armour.h"
+#include "wire/ascii.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "util/base64-raw.h"
+#include "wire/base64-raw.h"
 
-uint32_t armour_crc(uint32_t crc, const void *p, size_t n)
+uint32_t ascii_crc(uint32_t crc, const void *p, size_t n)
 {
-	/* Four bits at a time: a small table, for a small runner. */
+	/* Indexed by four bits: a small table keeps the runner small. */
 	static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac,
 		0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8,
 		0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
@@ -23,28 +23,28 @@ uint32_t armour_crc(uint32_t crc, const void *p, size_t n)
 	return ~crc;
 }
 
-/* The sum covers the number too. */
+/* The check sum covers the number too. */
 static uint32_t line_crc(uint16_t number, const uint8_t *p, size_t n)
 {
 	uint8_t head[2] = {(uint8_t)number, (uint8_t)(number >> 8)};
 
-	return armour_crc(armour_crc(0, head, sizeof(head)), p, n);
+	return ascii_crc(ascii_crc(0, head, sizeof(head)), p, n);
 }
 
-size_t armour_line(enum armour_side side, uint16_t number, const uint8_t *p, size_t n,
-	char out[ARMOUR_LINE_MAX])
+size_t ascii_line(
+	enum ascii_side side, uint16_t number, const uint8_t *p, size_t n, char out[ASCII_LINE_MAX])
 {
-	char mark[ARMOUR_MARK + 1];
+	char mark[ASCII_LINE_HEAD + 1];
 
 	snprintf(mark, sizeof(mark), "%c%08" PRIx32 "%04" PRIx16, side, line_crc(number, p, n),
 		number);
-	memcpy(out, mark, ARMOUR_MARK);
-	base64_put(p, n, out + ARMOUR_MARK);
-	out[ARMOUR_MARK + base64_len(n)] = '\n';
-	return ARMOUR_MARK + base64_len(n) + 1;
+	memcpy(out, mark, ASCII_LINE_HEAD);
+	base64_put(p, n, out + ASCII_LINE_HEAD);
+	out[ASCII_LINE_HEAD + base64_len(n)] = '\n';
+	return ASCII_LINE_HEAD + base64_len(n) + 1;
 }
 
-uint16_t armour_next(uint16_t number)
+uint16_t ascii_next(uint16_t number)
 {
 	return number == UINT16_MAX ? 1 : (uint16_t)(number + 1);
 }
@@ -65,8 +65,8 @@ static bool parse_hex(const char *p, size_t n, uint32_t *ret)
 	return true;
 }
 
-/* A whole line without its newline, which some terminal may have given a carriage return. */
-static enum armour_news take_line(struct armour_reader *r, uint8_t *out, size_t *ret_len)
+/* Reads a whole line without its newline. A terminal may have added a carriage return. */
+static enum ascii_event take_line(struct ascii_reader *r, uint8_t *out, size_t *ret_len)
 {
 	uint32_t crc = 0, number = 0;
 	size_t len = r->len;
@@ -74,40 +74,40 @@ static enum armour_news take_line(struct armour_reader *r, uint8_t *out, size_t 
 
 	if (len && r->line[len - 1] == '\r')
 		len--;
-	if (len < ARMOUR_MARK + 4 || r->line[0] != (char)r->side ||
+	if (len < ASCII_LINE_HEAD + 4 || r->line[0] != (char)r->side ||
 		!parse_hex(r->line + 1, 8, &crc) || !parse_hex(r->line + 9, 4, &number))
-		return ARMOUR_NOTHING;
-	n = base64_get(r->line + ARMOUR_MARK, len - ARMOUR_MARK, out);
+		return ASCII_NOTHING;
+	n = base64_get(r->line + ASCII_LINE_HEAD, len - ASCII_LINE_HEAD, out);
 	if (n <= 0 || line_crc((uint16_t)number, out, (size_t)n) != crc)
-		return ARMOUR_NOTHING;
+		return ASCII_NOTHING;
 	if (number && (!r->begun || number != r->next)) {
 		bool was = r->begun;
 
 		r->begun = false;
-		return was ? ARMOUR_LOST : ARMOUR_NOTHING;
+		return was ? ASCII_LOST : ASCII_NOTHING;
 	}
 	r->begun = true;
-	r->next = armour_next((uint16_t)number);
+	r->next = ascii_next((uint16_t)number);
 	*ret_len = (size_t)n;
-	return number ? ARMOUR_BYTES : ARMOUR_BEGIN;
+	return number ? ASCII_BYTES : ASCII_BEGIN;
 }
 
-enum armour_news armour_read(struct armour_reader *r, const char **p, size_t *left,
-	uint8_t out[ARMOUR_PIECE], size_t *ret_len)
+enum ascii_event ascii_read(struct ascii_reader *r, const char **p, size_t *left,
+	uint8_t out[ASCII_PIECE], size_t *ret_len)
 {
 	while (*left) {
-		enum armour_news news = ARMOUR_NOTHING;
+		enum ascii_event event = ASCII_NOTHING;
 		char c = *(*p)++;
 
 		--*left;
-		/* Rubbish without a newline in front of a line must not hide it. */
+		/* A mark begins a new line, even after rubbish without a newline. */
 		if (c == (char)r->side) {
 			r->len = 0;
 			r->skip = false;
 		}
 		if (c == '\n') {
 			if (!r->skip)
-				news = take_line(r, out, ret_len);
+				event = take_line(r, out, ret_len);
 			r->len = 0;
 			r->skip = false;
 		} else if (r->len == sizeof(r->line)) {
@@ -115,28 +115,28 @@ enum armour_news armour_read(struct armour_reader *r, const char **p, size_t *le
 		} else if (!r->skip) {
 			r->line[r->len++] = c;
 		}
-		if (news != ARMOUR_NOTHING)
-			return news;
+		if (event != ASCII_NOTHING)
+			return event;
 	}
-	return ARMOUR_NOTHING;
+	return ASCII_NOTHING;
 }
 
-bool armour_is_id(const char *id)
+bool ascii_is_id(const char *id)
 {
 	size_t n = strspn(id, "0123456789abcdef");
 
-	return n && n <= ARMOUR_ID_MAX && !id[n];
+	return n && n <= ASCII_ID_MAX && !id[n];
 }
 
-size_t armour_put_head(const struct armour_head *h, char out[ARMOUR_HEAD_MAX])
+size_t ascii_put_head(const struct ascii_head *h, char out[ASCII_HEAD_MAX])
 {
-	int n = snprintf(out, ARMOUR_HEAD_MAX, "moat1 %s %" PRIu32 " %" PRIu64 " %08" PRIx32 "\n",
+	int n = snprintf(out, ASCII_HEAD_MAX, "moat1 %s %" PRIu32 " %" PRIu64 " %08" PRIx32 "\n",
 		h->id, h->parts, h->length, h->crc);
 
 	return (size_t)n;
 }
 
-/* Digits up to the separator, which is taken too. */
+/* Reads digits up to the separator; returns what follows the separator. */
 static const char *take_number(const char *p, const char *end, char until, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -150,21 +150,21 @@ static const char *take_number(const char *p, const char *end, char until, uint6
 	return p + 1;
 }
 
-size_t armour_get_head(const char *text, size_t len, struct armour_head *ret)
+size_t ascii_get_head(const char *text, size_t len, struct ascii_head *ret)
 {
 	static const char word[] = "moat1 ";
 	const char *p = text, *end;
-	struct armour_head h = {0};
+	struct ascii_head h = {0};
 	uint64_t parts;
 	size_t n = 0;
 
-	end = text + (len < ARMOUR_HEAD_MAX ? len : ARMOUR_HEAD_MAX);
+	end = text + (len < ASCII_HEAD_MAX ? len : ASCII_HEAD_MAX);
 	if (len < sizeof(word) || memcmp(p, word, sizeof(word) - 1) != 0)
 		return 0;
 	p += sizeof(word) - 1;
-	while (p < end && n < ARMOUR_ID_MAX && *p != ' ')
+	while (p < end && n < ASCII_ID_MAX && *p != ' ')
 		h.id[n++] = *p++;
-	if (p == end || *p++ != ' ' || !armour_is_id(h.id))
+	if (p == end || *p++ != ' ' || !ascii_is_id(h.id))
 		return 0;
 	p = take_number(p, end, ' ', &parts);
 	p = p ? take_number(p, end, ' ', &h.length) : NULL;

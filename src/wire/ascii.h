@@ -1,11 +1,12 @@
 /*
- * armour.h - bytes as plain ASCII text, for ways that would alter anything else: the JSON of a
- * guest agent behind a web server, a serial terminal. Pure; built into the daemon and the runner.
+ * ascii.h - ASCII framing: bytes as plain ASCII text, for transports that alter other bytes: the
+ * JSON of a guest agent behind a web server, a serial terminal. Pure; built into the daemon and the
+ * runner.
  *
- * Lines, for a stream that may hold rubbish: a mark ('~' to the guest, '^' from it, so that an echo
- * is rubbish too), a check sum (8 hex digits), a number (4 hex digits), base64, newline. The number
- * 0 begins a conversation, each line adds one, and after 0xffff comes 1. What is no such line is
- * skipped; a line that is missing ends the conversation.
+ * A stream that may hold rubbish carries lines: a mark ('~' to the guest, '^' from it, so that an
+ * echo is rubbish too), a check sum (8 hex digits), a number (4 hex digits), base64, newline. The
+ * number 0 begins a conversation, each line adds one, and after 0xffff comes 1. The reader skips
+ * all other text; a missing line ends the conversation.
  */
 #pragma once
 
@@ -13,59 +14,63 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What `moat-guest take` ends with if no drive has the disc (runner/disc.h). */
-enum { TAKE_NO_DISC = 4 };
-
-/* CRC-32 as in zip files; crc: 0, or of what came before. */
-uint32_t armour_crc(uint32_t crc, const void *p, size_t n);
-
+/* Exit statuses of `moat-guest`, see moat-guest/once/once.h and moat-guest/once/disc.h. */
 enum {
-	ARMOUR_PIECE = 1536,           /* bytes of a line, a multiple of 3 */
-	ARMOUR_PART = 3 * 1024 * 1024, /* at most, of a result's file, before base64 */
-	ARMOUR_MARK = 13,              /* in front of the base64 */
-	ARMOUR_LINE_MAX = ARMOUR_MARK + ARMOUR_PIECE / 3 * 4 + 1,
+	ONCE_BAD = 2,
+	ONCE_UNKNOWN = 3, /* there is no such ID, or its result is lost */
+	TAKE_NO_DISC = 4, /* no drive has the disc */
+	TAKE_FULL = 5,    /* the guest's disk has no room for it */
 };
 
-enum armour_side { ARMOUR_TO_GUEST = '~', ARMOUR_TO_HOST = '^' };
+/* CRC-32 as in zip files. crc: 0, or the CRC of the bytes before these. */
+uint32_t ascii_crc(uint32_t crc, const void *p, size_t n);
 
-/* Writes one line of n bytes, 1 to ARMOUR_PIECE; returns its length. */
-size_t armour_line(enum armour_side side, uint16_t number, const uint8_t *p, size_t n,
-	char out[ARMOUR_LINE_MAX]);
-uint16_t armour_next(uint16_t number);
+enum {
+	ASCII_PIECE = 1536,           /* bytes of a line, a multiple of 3 */
+	ASCII_PART = 3 * 1024 * 1024, /* bytes of one file of a result at most, before base64 */
+	ASCII_LINE_HEAD = 13,         /* mark, check sum and number */
+	ASCII_LINE_MAX = ASCII_LINE_HEAD + ASCII_PIECE / 3 * 4 + 1,
+};
 
-struct armour_reader {         /* otherwise zero-initialised: waits for a beginning */
-	enum armour_side side; /* of the lines that it takes */
-	char line[ARMOUR_LINE_MAX];
+enum ascii_side { ASCII_TO_GUEST = '~', ASCII_TO_HOST = '^' };
+
+/* Writes one line of n bytes, 1 to ASCII_PIECE; returns its length. */
+size_t ascii_line(enum ascii_side side, uint16_t number, const uint8_t *p, size_t n,
+	char out[ASCII_LINE_MAX]);
+uint16_t ascii_next(uint16_t number);
+
+struct ascii_reader {         /* zero but for side: no conversation has begun */
+	enum ascii_side side; /* the mark of the lines that it reads */
+	char line[ASCII_LINE_MAX];
 	size_t len;
-	bool skip; /* the line is too long to be one */
+	bool skip; /* this text is too long to be a line */
 	bool begun;
 	uint16_t next;
 };
-enum armour_news {
-	ARMOUR_NOTHING, /* all was taken, and there is no whole line */
-	ARMOUR_BEGIN,   /* a conversation begins; with bytes */
-	ARMOUR_BYTES,
-	ARMOUR_LOST, /* a line is missing; until the next beginning, nothing comes */
+enum ascii_event {
+	ASCII_NOTHING, /* all text was read, and no line is complete */
+	ASCII_BEGIN,   /* the first line of a conversation; with bytes */
+	ASCII_BYTES,
+	ASCII_LOST, /* a line is missing; the next event is ASCII_BEGIN */
 };
-/*
- * Takes text off the front of *p, up to one line of ours; its bytes, at most ARMOUR_PIECE, go to
- * out.
- */
-enum armour_news armour_read(struct armour_reader *r, const char **p, size_t *left,
-	uint8_t out[ARMOUR_PIECE], size_t *ret_len);
+/* Reads text from the front of *p until one line is complete, and puts the line's bytes, at most
+ * ASCII_PIECE, into out. */
+enum ascii_event ascii_read(struct ascii_reader *r, const char **p, size_t *left,
+	uint8_t out[ASCII_PIECE], size_t *ret_len);
 
 /*
- * What `moat-guest once` gets and gives (runner/once.h): a line "moat1 ID PARTS LENGTH CRC\n" about
- * the whole, then, if PARTS is 0, the base64 of it. Otherwise it is in files.
+ * The first line of what `moat-guest once` reads and writes (moat-guest/once/once.h):
+ * "moat1 ID PARTS LENGTH CRC\n" describes all the bytes. If PARTS is 0, their base64 follows,
+ * otherwise they are in files.
  */
-enum { ARMOUR_ID_MAX = 32, ARMOUR_HEAD_MAX = 96 };
-struct armour_head {
-	char id[ARMOUR_ID_MAX + 1]; /* hex digits */
+enum { ASCII_ID_MAX = 32, ASCII_HEAD_MAX = 96 };
+struct ascii_head {
+	char id[ASCII_ID_MAX + 1]; /* hex digits */
 	uint32_t parts;
 	uint64_t length;
 	uint32_t crc;
 };
-size_t armour_put_head(const struct armour_head *h, char out[ARMOUR_HEAD_MAX]);
-/* The length of the line, newline included; 0: it is none. */
-size_t armour_get_head(const char *text, size_t len, struct armour_head *ret);
-bool armour_is_id(const char *id);
+size_t ascii_put_head(const struct ascii_head *h, char out[ASCII_HEAD_MAX]);
+/* Returns the length of the head, newline included; 0: text does not begin with one. */
+size_t ascii_get_head(const char *text, size_t len, struct ascii_head *ret);
+bool ascii_is_id(const char *id);

@@ -1,4 +1,4 @@
-#include "util/base64-raw.h"
+#include "wire/base64-raw.h"
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

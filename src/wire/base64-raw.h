@@ -1,5 +1,5 @@
-/* base64-raw.h - bytes as base64 text, between memory of the caller's. Pure; built into the daemon
- * and the runner. */
+/* base64-raw.h - base64 between arrays of the caller's, without struct buf. Pure; built into the
+ * daemon and the runner. */
 #pragma once
 
 #include <stddef.h>
@@ -13,5 +13,5 @@ static inline size_t base64_len(size_t n)
 
 /* Writes base64_len(n) characters, no NUL. */
 void base64_put(const uint8_t *p, size_t n, char *out);
-/* How many bytes it has become; -1: not proper base64. out has room for len / 4 * 3. */
+/* Returns the number of bytes decoded; -1: not proper base64. out has room for len / 4 * 3. */
 long base64_get(const char *text, size_t len, uint8_t *out);

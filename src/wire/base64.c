@@ -1,4 +1,4 @@
-#include "util/base64.h"
+#include "wire/base64.h"
 
 void base64_encode(struct bytes in, char *out)
 {

@@ -1,4 +1,4 @@
-#include "proto/frame.h"
+#include "wire/frame.h"
 
 static uint32_t le32(const uint8_t *p)
 {

@@ -1,15 +1,15 @@
-#include "util/iso.h"
+#include "wire/iso.h"
 
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* The sectors after the 16 of the system area. */
+/* Sectors; 16 of the system area come before them. */
 enum {
 	SECTOR_PVD = 16,
 	SECTOR_JOLIET,
 	SECTOR_END,
-	SECTOR_PATHS, /* little and big endian, plain and Joliet */
+	SECTOR_PATHS, /* tables in little and big endian, for the plain and the Joliet tree */
 	SECTOR_ROOT = SECTOR_PATHS + 4,
 	SECTOR_ROOT_JOLIET,
 	SECTOR_FILES,
@@ -18,13 +18,13 @@ _Static_assert(SECTOR_FILES *ISO_SECTOR == ISO_HEAD, "the head's size");
 _Static_assert(SECTOR_PVD *ISO_SECTOR == ISO_PVD, "the descriptor's place");
 
 enum {
-	PATH_TABLE_SIZE = 10, /* the root's entry is all there is */
-	RECORD = 33,          /* of a directory, without the name */
+	PATH_TABLE_SIZE = 10, /* it has one entry, the root */
+	RECORD = 33,          /* bytes of a directory's record, without the name */
 	FLAG_DIRECTORY = 2,
 	ROOT_RECORD_AT = 156,
 };
 
-uint64_t iso_place(const struct iso_disc *d, size_t i)
+uint64_t iso_file_offset(const struct iso_disc *d, size_t i)
 {
 	uint64_t at = ISO_HEAD;
 
@@ -45,14 +45,14 @@ static void put_be(uint8_t *p, uint32_t v, int bytes)
 		p[bytes - 1 - i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Most numbers are there twice. */
+/* Most numbers are stored twice: little and big endian. */
 static void put_both(uint8_t *p, uint32_t v, int bytes)
 {
 	put_le(p, v, bytes);
 	put_be(p + bytes, v, bytes);
 }
 
-/* Text of a fixed length, filled up with spaces; in Joliet, of 16-bit characters. */
+/* Writes text of a fixed length, padded with spaces; Joliet has 16-bit characters. */
 static void put_text(uint8_t *p, size_t len, const char *text, bool joliet)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -75,7 +75,7 @@ struct extent {
 	uint8_t flags;
 };
 
-/* One record of a directory; returns its length. */
+/* Writes one record of a directory; returns its length. */
 static size_t put_record(uint8_t *p, const struct extent *at, const uint8_t *name, size_t name_len)
 {
 	size_t len = (RECORD + name_len + 1) & ~(size_t)1;
@@ -83,7 +83,7 @@ static size_t put_record(uint8_t *p, const struct extent *at, const uint8_t *nam
 	p[0] = (uint8_t)len;
 	put_both(p + 2, at->sector, 4);
 	put_both(p + 10, at->size, 4);
-	p[18] = 70; /* 1970-01-01: the same input gives the same disc */
+	p[18] = 70; /* 1970-01-01, so that the same files give the same image */
 	p[19] = p[20] = 1;
 	p[25] = at->flags;
 	put_both(p + 28, 1, 2);
@@ -116,8 +116,8 @@ static void put_root(const struct iso_disc *d, bool joliet, uint8_t *p)
 
 	n += put_record(p + n, &self, (const uint8_t *)"\1", 1);
 	for (size_t i = 0; i < d->n_files; i++) {
-		struct extent file = {
-			(uint32_t)(iso_place(d, i) / ISO_SECTOR), (uint32_t)d->files[i].size, 0};
+		struct extent file = {(uint32_t)(iso_file_offset(d, i) / ISO_SECTOR),
+			(uint32_t)d->files[i].size, 0};
 		uint8_t name[2 * ISO_NAME_MAX];
 
 		n += put_record(p + n, &file, name, name_of(d->files[i].name, joliet, name));
@@ -134,7 +134,7 @@ static void put_descriptor(const struct iso_disc *d, bool joliet, uint8_t *p)
 	memcpy(p + 1, "CD001\1", 6);
 	put_text(p + 8, 32, "", joliet);
 	put_text(p + ISO_VOLUME_AT, ISO_VOLUME_MAX, d->volume, joliet);
-	put_both(p + 80, (uint32_t)(iso_place(d, d->n_files) / ISO_SECTOR), 4);
+	put_both(p + 80, (uint32_t)(iso_file_offset(d, d->n_files) / ISO_SECTOR), 4);
 	if (joliet)
 		memcpy(p + 88, "%/E", 3); /* UCS-2, level 3 */
 	put_both(p + 120, 1, 2);

@@ -1,4 +1,4 @@
-#include "util/sha256.h"
+#include "wire/sha256.h"
 
 #include <string.h>
 
@@ -37,8 +37,8 @@ static void expand(const uint8_t *block, uint32_t w[64])
 	}
 }
 
-/* One round; the eight variables change places from one round to the next, so that nothing has to
- * be moved: what the caller names d and h is what it will name e and a. */
+/* One round. The eight variables change places from one round to the next; instead of moving them,
+ * the caller names them differently: its d and h become its e and a. */
 static inline void step(const uint32_t v[6], uint32_t *d, uint32_t *h, uint32_t input)
 {
 	uint32_t a = v[0], b = v[1], c = v[2], e = v[3], f = v[4], g = v[5];

@@ -1,11 +1,9 @@
-/* sha256.h - SHA-256 (FIPS 180-4), a piece at a time. Pure but for sha256_file; built into the
- * daemon and the runner. */
+/* sha256.h - SHA-256 (FIPS 180-4), a piece at a time. Pure; built into the daemon and the
+ * runner. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "util/op.h"
 
 enum { SHA256_HEX = 64 };
 
@@ -17,9 +15,5 @@ struct sha256 {
 
 void sha256_start(struct sha256 *s);
 void sha256_add(struct sha256 *s, const void *p, size_t n);
-/* Hex and a NUL; s is used up. */
+/* Writes hex and a NUL. s cannot be used any more. */
 void sha256_end(struct sha256 *s, char ret_hex[SHA256_HEX + 1]);
-
-/* All of an open file, from its beginning; tells op how far it is, as "text". */
-int sha256_file(
-	const struct op *op, int fd, const char *text, char ret_hex[SHA256_HEX + 1], struct err *e);

@@ -1,4 +1,4 @@
-#include "util/tree.h"
+#include "wire/tree.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 #include "util/auto.h"
 
-/* What /proc/PID/stat says after the name; the name may hold spaces and parentheses. */
+/* Fields of /proc/PID/stat. They follow the name, which may hold spaces and parentheses. */
 struct process {
 	pid_t pid, parent, session;
 };
@@ -45,7 +45,8 @@ static void each_process(void (*call)(const struct process *p, void *arg), void 
 			call(&p, arg);
 }
 
-/* A group of our descendants has no other members, and dies as one: a fork in progress too. */
+/* The process groups of our descendants have no other members. A signal to a whole group also
+ * reaches a process that is being forked. */
 static void kill_with_group(pid_t pid, pid_t *last)
 {
 	pid_t group = getpgid(pid);
@@ -56,27 +57,33 @@ static void kill_with_group(pid_t pid, pid_t *last)
 	kill(pid, SIGKILL);
 }
 
+struct children {
+	pid_t parent, last;
+};
+
 static void kill_if_child(const struct process *p, void *arg)
 {
-	if (p->parent == getpid())
-		kill_with_group(p->pid, arg);
+	struct children *c = arg;
+
+	if (p->parent == c->parent)
+		kill_with_group(p->pid, &c->last);
 }
 
-static void kill_children(void)
+void tree_kill_children(pid_t parent)
 {
+	struct children c = {.parent = parent};
 	char path[64];
 	auto_file FILE *f = NULL;
-	pid_t last = 0;
 	int pid;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
 	f = fopen(path, "re");
 	if (!f) {
-		each_process(kill_if_child, &last); /* CONFIG_PROC_CHILDREN is not everywhere */
+		each_process(kill_if_child, &c); /* this kernel has no CONFIG_PROC_CHILDREN */
 		return;
 	}
 	while (fscanf(f, "%d", &pid) == 1)
-		kill_with_group(pid, &last);
+		kill_with_group(pid, &c.last);
 }
 
 int tree_end(pid_t command)
@@ -89,8 +96,9 @@ int tree_end(pid_t command)
 		kill(command, SIGKILL);
 	}
 	for (;;) {
-		kill_children();
-		/* The orphans of whoever dies now come to us for the next round. */
+		tree_kill_children(getpid());
+		/* Orphans of the processes that end here become our children: the next round kills
+		 * them. */
 		for (int flags = __WALL; (pid = waitpid(-1, &status, flags)) > 0;
 			flags = __WALL | WNOHANG)
 			if (pid == command)

@@ -1,4 +1,4 @@
-#include "guest/wire.h"
+#include "wire/wire.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@ const struct frame_limits wire_to_guest = {
 const struct frame_limits wire_to_host = {
 	.head_min = 5, .head_max = WIRE_HEAD_MAX, .body_max = WIRE_PIECE};
 
-/* A cursor that either writes or reads, so that each type's layout stands in one place. */
+/* Either writes or reads, so that each type's layout is written once. */
 struct cursor {
 	uint8_t *out;
 	const uint8_t *in;
@@ -99,7 +99,7 @@ static bool members(struct cursor *c, struct wire_msg *m)
 		NUM(size);
 		NUM(count);
 		NUM(count2);
-		return m->count <= WIRE_CARDS_MAX && m->count2 <= WIRE_KEYS_MAX &&
+		return m->count <= WIRE_NICS_MAX && m->count2 <= WIRE_KEYS_MAX &&
 		       !(m->flags & ~(uint32_t)WIRE_IDENTITY_ALL);
 	case WIRE_EOF:
 	case WIRE_CANCEL:
@@ -119,12 +119,13 @@ static bool members(struct cursor *c, struct wire_msg *m)
 		NUM(timed_out);
 		NUM(size);
 		NUM(size2);
-		return m->how < WIRE_HOW_COUNT && m->timed_out <= 1;
+		return m->how < WIRE_HOW_COUNT && m->timed_out <= 1 && m->size <= INT64_MAX &&
+		       m->size2 <= INT64_MAX;
 	case WIRE_DONE:
 		NUM(code);
 		NUM(size);
 		NUM(mode);
-		return true;
+		return m->size <= INT64_MAX;
 	}
 	return false;
 }
@@ -199,6 +200,8 @@ int wire_next_entry(const uint8_t **p, size_t *left, struct wire_entry *ret)
 	entry_numbers(&c, &entry);
 	if (c.bad)
 		return 0;
+	if (entry.size > INT64_MAX)
+		return -1;
 	at = *p + c.at;
 	rest = *left - c.at;
 	entry.name = wire_next_string(&at, &rest);

@@ -1,16 +1,18 @@
 /*
- * wire.h - what the daemon and the guest runner say to each other, in frames (proto/frame.h). Pure;
- * built into both sides. The daemon trusts nothing that comes from the guest.
+ * wire.h - the messages between the daemon and the runner, in frames (wire/frame.h). Pure; built
+ * into both sides. The daemon trusts nothing that comes from the guest.
  *
- * A head is: type (1 byte), id (4), then the members of that type in the order of struct wire_msg's
- * comment; integers little-endian. Strings travel in the body, each ended by NUL.
+ * A head is: type (1 byte), id (4), then the members of that type in the order of the comments of
+ * enum wire_type; integers are little-endian. Sizes that a guest tells fit into int64_t. Strings
+ * travel in the body, each ended by NUL.
  *
- * Life of the line. The host opens with HELLO and a random nonce and throws away everything until
- * it has seen a HELLO reply with the same nonce (an earlier runner's bytes may still be in the
- * pipe). A runner that gets HELLO kills whatever an earlier conversation started and begins anew.
+ * Life of a line. The host opens it with HELLO and a random nonce, and discards everything until a
+ * HELLO reply with the same nonce: bytes of an earlier runner may still be in the pipe. A runner
+ * that gets HELLO kills all that an earlier conversation started and begins anew.
  *
- * Flow control. Per id and direction at most WIRE_WINDOW bytes of DATA may be uncredited. The
- * receiver gives CREDIT as it consumes. Breaking it is an error of the line.
+ * Flow control. For each id and direction, at most WIRE_WINDOW bytes of DATA may be sent without
+ * credit. The receiver sends CREDIT as it consumes. Breaking the rule is an error of the line; so
+ * are DATA without a byte, CREDIT of 0 and PONG without PING, which nothing would bound.
  */
 #pragma once
 
@@ -18,9 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/frame.h"
+#include "wire/frame.h"
 
 #define WIRE_PORT_NAME "org.moat.guest.0" /* the virtio-serial port */
+/* The runner says so on stderr, and the host looks for it: its port has a runner already. */
+#define WIRE_ANOTHER_RUNNER "another moat-guest"
 
 enum {
 	WIRE_VERSION = 2,
@@ -51,8 +55,8 @@ enum wire_type {
 	WIRE_MKDIR,   /* mode; body: user, cwd, path. Answer: DONE */
 	WIRE_SYMLINK, /* body: user, cwd, path, target. Answer: DONE */
 	WIRE_PING,
-	WIRE_IDENTITY, /* flags, size (nanoseconds since 1970), count (cards), count2 (SSH host
-			  keys); body: hostname, machine id, for each card its MAC and the one it
+	WIRE_IDENTITY, /* flags, size (nanoseconds since 1970), count (nics), count2 (SSH host
+			  keys); body: hostname, machine id, for each nic its MAC and the one it
 			  gets, for each key its kind and the content of its two files, then
 			  random bytes. Answer: DONE */
 	/* guest to host */
@@ -70,8 +74,8 @@ enum wire_exec_flag {
 	WIRE_EXEC_CAPTURE = 4, /* keep the last max bytes of each stream, send them when the command
 				  has ended */
 	/*
-	 * With CAPTURE: output that is too much for a slow line is left in files for the host to
-	 * fetch through the guest agent (runner/spool.h). EXIT's body is then
+	 * With CAPTURE: output that is too large for a slow line is left in files, which the host
+	 * fetches through the guest agent (moat-guest/common/spool.h). EXIT's body is then
 	 * "DIRECTORY PARTS_OF_STDOUT PARTS_OF_STDERR", the files "1.0", "1.1" ..., "2.0" ...
 	 */
 	WIRE_EXEC_SPILL = 8,
@@ -83,34 +87,34 @@ enum wire_write_flag {
 	WIRE_WRITE_PARENTS = 2, /* make missing directories */
 };
 
-/* What IDENTITY is to set. The rest of its members and strings is there all the same. */
+/* What IDENTITY sets. Its members and strings are always all present, used or not. */
 enum wire_identity_flag {
 	WIRE_IDENTITY_CLOCK = 1,
 	WIRE_IDENTITY_RANDOM = 2,
 	WIRE_IDENTITY_HOSTNAME = 4,
 	WIRE_IDENTITY_MACHINE = 8, /* machine id, SSH host keys */
-	WIRE_IDENTITY_CARDS = 16,
+	WIRE_IDENTITY_NICS = 16,
 	WIRE_IDENTITY_RENEW = 32, /* ask DHCP servers again, at once */
 	WIRE_IDENTITY_ADDRESSED =
-		64, /* fails with EAGAIN while a card that is there has no address */
+		64, /* fails with EAGAIN while a NIC of the guest has no address */
 	WIRE_IDENTITY_ALL = 127,
 };
-enum { WIRE_CARDS_MAX = 32, WIRE_KEYS_MAX = 3, WIRE_RANDOM_MAX = 1024 };
+enum { WIRE_NICS_MAX = 32, WIRE_KEYS_MAX = 3, WIRE_RANDOM_MAX = 1024 };
 
 enum wire_stream { WIRE_STDOUT = 1, WIRE_STDERR = 2, WIRE_BODY = 3 };
 
 enum wire_how {
 	WIRE_EXITED,   /* code: exit status */
 	WIRE_SIGNALED, /* code: signal */
-	/* it never ran; code: errno */
+	/* the command never ran; code: errno */
 	WIRE_NO_USER,
 	WIRE_NO_CWD,
 	WIRE_NO_EXEC,
 	WIRE_HOW_COUNT
 };
 
-/* Every member any type uses; zero where it uses none. mode 0 in WRITE and MKDIR: 0644, 0755 for
- * new ones. */
+/* The members of all types; zero where a type does not use one. mode 0 in WRITE and MKDIR: 0644 and
+ * 0755 for what is new. */
 struct wire_msg {
 	enum wire_type type;
 	uint32_t id;
@@ -133,9 +137,9 @@ bool wire_decode(const uint8_t *p, size_t len, struct wire_msg *ret);
 const char *wire_next_string(const uint8_t **p, size_t *left);
 
 /*
- * One LIST entry: mode (4), size (8), mtime seconds (8), name NUL, link target NUL (empty if no
- * link). mode as in stat(2). wire_next_entry: 1 and the entry, 0 if the bytes end inside it (keep
- * them for the next DATA), -1 if it is over the limits.
+ * One entry of LIST: mode (4), size (8), mtime in seconds (8), name NUL, link target NUL (empty if
+ * it is no link). mode is as in stat(2). wire_next_entry: 1 and the entry; 0 if the bytes end
+ * inside the entry (keep them for the next DATA); -1 if it is over the limits.
  */
 struct wire_entry {
 	uint32_t mode;

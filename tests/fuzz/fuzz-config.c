@@ -1,4 +1,5 @@
-/* The configuration file. What is accepted is within its limits and reads as itself. */
+/* fuzz-config.c - the configuration file. An accepted file is within the limits, and parses again
+ * to the same configuration. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* A stream of frames, cut into arbitrary pieces. The first bytes choose the limits. */
+/* fuzz-frame.c - a stream of frames in arbitrary pieces. The first bytes choose the limits. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/frame.h"
+#include "wire/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,7 +23,7 @@ static void check_frame(
 		abort();
 }
 
-/* What was a frame with these bytes is the same frame with more of them, and none with fewer. */
+/* A complete frame stays the same frame with more bytes behind it, and is incomplete with fewer. */
 static void check_prefixes(
 	const uint8_t *p, size_t len, long whole, const struct frame_limits *limits)
 {

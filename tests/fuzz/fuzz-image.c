@@ -1,16 +1,14 @@
-/*
- * Files that someone imports and what recipes print: the first byte chooses the parser. qemu-img
- * only ever sees what probe_disk has let pass.
- */
+/* fuzz-image.c - imported files, and output of recipes: the first byte chooses the parser. qemu-img
+ * gets only files that probe_disk has accepted. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/manifest.h"
-#include "store/ova.h"
-#include "store/probe.h"
-#include "store/qemu_img.h"
-#include "store/words.h"
+#include "store/import/ovf.h"
+#include "store/import/probe.h"
+#include "store/import/qemu-img.h"
+#include "store/tool-output.h"
 #include "util/auto.h"
 #include "util/json.h"
 
@@ -28,7 +26,7 @@ static void try_manifest(struct bytes in)
 		return;
 	if (manifest_digest(m, hex, &e) < 0 || json_to_str(m, &text, &e) < 0)
 		abort();
-	/* What was accepted is kept, and must read as itself. */
+	/* An accepted manifest must parse again to the same manifest. */
 	if (manifest_parse((struct bytes){(uint8_t *)text, strlen(text)}, &again, &e) < 0 ||
 		!json_equal(m, again))
 		abort();
@@ -38,7 +36,7 @@ static void try_manifest(struct bytes in)
 
 static void try_ovf(struct bytes in)
 {
-	char name[OVA_NAME_MAX];
+	char name[OVF_NAME_MAX];
 	struct err e;
 
 	if (ovf_first_disk(in, name, &e) == 0 && (!*name || strchr(name, '/')))
@@ -52,19 +50,19 @@ static void on_line(void *arg, const char *line)
 	const char *said;
 
 	(void)arg;
-	if (words_progress(line, &done, &total, &said) && total && done > total)
+	if (tool_output_progress(line, &done, &total, &said) && total && done > total)
 		abort();
-	if (words_percent(line, &hundredths) && hundredths > 10099)
+	if (tool_output_percent(line, &hundredths) && hundredths > 10099)
 		abort();
 }
 
 static void try_words(struct bytes in)
 {
-	struct words w = {0};
+	struct tool_output w = {0};
 
-	words_add(&w, (const char *)in.p, in.len / 2, on_line, NULL);
-	words_add(&w, (const char *)in.p + in.len / 2, in.len - in.len / 2, on_line, NULL);
-	words_end(&w, on_line, NULL);
+	tool_output_add(&w, (const char *)in.p, in.len / 2, on_line, NULL);
+	tool_output_add(&w, (const char *)in.p + in.len / 2, in.len - in.len / 2, on_line, NULL);
+	tool_output_end(&w, on_line, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

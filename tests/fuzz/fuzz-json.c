@@ -1,4 +1,4 @@
-/* Client frames' JSON, read the way handlers read it; and any text made into JSON. */
+/* fuzz-json.c - JSON of clients, read as handlers read it; and any text made into JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void try_text(struct bytes in)
 		memcpy(text, in.p, in.len);
 	text[in.len] = 0;
 	j = json_text(text);
-	if (!json_is_string(j)) /* whatever the bytes were, it is a string now */
+	if (!json_is_string(j)) /* any bytes become a string */
 		abort();
 }
 

@@ -1,13 +1,14 @@
-/* What a guest, or a server, sends on the way out of a Proxmox VE VM: the first byte chooses. */
+/* fuzz-proxmox-guest.c - what a guest sends through a Proxmox VE server, and what the server adds:
+ * the first byte chooses the parser. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/armour.h"
-#include "guest/pve-rest.h"
-#include "guest/pve-runner.h"
-#include "guest/pve-term.h"
-#include "guest/ws.h"
+#include "wire/ascii.h"
+#include "driver/proxmox/guest/rest.h"
+#include "driver/proxmox/guest/runner.h"
+#include "driver/proxmox/guest/term.h"
+#include "driver/proxmox/guest/websocket.h"
 #include "util/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,9 +23,9 @@ static int count(void *arg, int stream, struct bytes data, struct err *e)
 
 static void try_answer(struct bytes in)
 {
-	const struct pve_rules rules = {
+	const struct pve_answer_rules rules = {
 		.end = WIRE_EXIT, .streams = 1 << WIRE_STDOUT | 1 << WIRE_STDERR, .max = 100};
-	struct pve_told told;
+	struct pve_answer told;
 	size_t n = 0;
 	struct err e;
 
@@ -47,13 +48,13 @@ static void try_websocket(struct bytes in)
 
 static void try_terminal(struct bytes in)
 {
-	static struct armour_reader reader;
+	static struct ascii_reader reader;
 	struct term_codec c = {.reader = &reader};
 	struct buf out = {0};
 	struct err e;
 
 	memset(&reader, 0, sizeof(reader));
-	reader.side = ARMOUR_TO_HOST;
+	reader.side = ASCII_TO_HOST;
 	term_decode(&c, in, &out, &e);
 	if (out.len > in.len)
 		abort();

@@ -1,12 +1,12 @@
-/* What a Proxmox server, or whoever answers in its place, sends: the first byte says in pieces of
- * which size it arrives. */
+/* fuzz-proxmox.c - answers of a Proxmox server, or of an impostor: the first byte chooses the size
+ * of the pieces in which they arrive. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pve/answer.h"
-#include "pve/conn.h"
-#include "pve/upid.h"
+#include "driver/proxmox/api/answer.h"
+#include "driver/proxmox/api/conn.h"
+#include "driver/proxmox/api/task.h"
 #include "util/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,32 +17,18 @@ static void try_answer(const uint8_t *data, size_t size, size_t step)
 	struct buf in = {0};
 	json_t *ret = NULL;
 	struct err e;
-	int head = 0;
 
 	for (size_t at = 0; at < size; at += step) {
 		size_t n = size - at < step ? size - at : step;
-		ssize_t used;
 
 		if (buf_add(&in, data + at, n, &e) < 0)
 			abort();
-		if (!head) {
-			head = http_head(buf_bytes(&in), &a, &e);
-			if (head < 0)
-				goto out;
-			if (!head)
-				continue;
-			if (a.head_len > in.len)
-				abort();
-			buf_drop(&in, a.head_len);
-		}
-		used = http_body(buf_bytes(&in), &a, &e);
-		if (used < 0)
+		if (http_take(&in, &a, &e) < 0)
 			goto out;
-		if ((size_t)used > in.len)
+		if (in.len > size)
 			abort();
-		buf_drop(&in, (size_t)used);
 	}
-	if (head && http_body_end(&a, &e) == 0) {
+	if (a.has_head && http_body_end(&a, &e) == 0) {
 		if (a.body.len > size)
 			abort();
 		if (answer_read(&a, &ret, &e) == 0)

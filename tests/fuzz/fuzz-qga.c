@@ -1,13 +1,13 @@
-/* Everything that reads bytes of the guest agent: the first byte chooses the parser. */
+/* fuzz-qga.c - all parsers of what the guest agent sends: the first byte chooses the parser. */
 #include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/agent-parse.h"
-#include "util/base64.h"
-#include "guest/qga-parse.h"
-#include "guest/wincmd.h"
+#include "guestlink/agent/script-output.h"
+#include "wire/base64.h"
+#include "guestlink/agent/qga-parse.h"
+#include "guestlink/agent/wincmd.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

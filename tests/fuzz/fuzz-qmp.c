@@ -1,4 +1,4 @@
-/* What QEMU's monitor says while somebody waits for the answer to command 1. */
+/* fuzz-qmp.c - what QEMU's monitor sends while a caller waits for the answer to command 1. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -7,14 +7,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "driver/qmp.h"
+#include "driver/qemu/vm/qmp.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SIZE_MAX_FED = 60000 }; /* fits into the socket: nobody has to write while we read */
+enum {
+	SIZE_MAX_FED = 60000
+}; /* fits into the socket, so that one thread can write first and read then */
 
 static void on_event(void *arg, const char *name, json_t *data)
 {
@@ -40,7 +42,7 @@ static void feed(int fd, const uint8_t *data, size_t size)
 {
 	char c = 0;
 
-	while (c != '\n') /* until the command has arrived: its caller is waiting then */
+	while (c != '\n') /* read until the command has arrived: then its caller waits */
 		if (read(fd, &c, 1) < 0 && errno != EINTR)
 			abort();
 	if (size && send(fd, data, size, 0) != (ssize_t)size)

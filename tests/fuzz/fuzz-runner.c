@@ -1,13 +1,13 @@
-/* What the runner reads: frames from the host, and the guest's own user database. The first byte
- * chooses. */
+/* fuzz-runner.c - what the runner reads: frames from the host, and the guest's own user database.
+ * The first byte chooses. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runner/identity.h"
-#include "runner/line.h"
-#include "runner/prepare.h"
-#include "runner/users.h"
+#include "moat-guest/identity/identity.h"
+#include "moat-guest/common/line.h"
+#include "moat-guest/command/prepare.h"
+#include "moat-guest/common/users.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,23 +15,22 @@ static void try_exec(const struct wire_msg *m, const struct frame *f)
 {
 	struct user u = {.home = "/", .shell = "/bin/sh", .name = "bob"};
 	struct prepared p;
-	struct job *job;
-	size_t length = 0;
+	struct command *c;
+	const char *at;
 
 	if (prepare_parse(m, f, &p) != 0)
 		return;
-	job = malloc(prepare_size(&p)); /* not a byte more: the sanitizer would tell */
-	if (!job)
+	c = malloc(prepare_size(&p)); /* not a byte more: the sanitizer would tell */
+	if (!c)
 		return;
-	job->user = u;
-	prepare_fill(&p, m->flags & WIRE_EXEC_PTY, job);
-	for (uint32_t i = 0; i < m->count; i++)
-		length += strlen(job->argv[i]) + 1;
-	for (char **s = job->env; *s; s++)
-		length += strlen(*s) + 1;
-	if (job->argv[m->count] || length != job->strings || strcmp(job->cwd, p.cwd) != 0)
+	c->user = u;
+	prepare_fill(&p, m->flags & WIRE_EXEC_PTY, c);
+	at = c->strings;
+	for (uint32_t i = 0; i < 1 + c->argc + c->envc; i++)
+		at += strlen(at) + 1;
+	if (c->argc != m->count || at != c->strings + c->len || strcmp(c->strings, p.cwd) != 0)
 		abort();
-	free(job);
+	free(c);
 }
 
 static void try_identity(const struct wire_msg *m, const struct frame *f)
@@ -39,12 +38,12 @@ static void try_identity(const struct wire_msg *m, const struct frame *f)
 	struct identity id;
 
 	if (identity_parse(m, f, &id) &&
-		(id.n_cards > WIRE_CARDS_MAX || id.n_random > WIRE_RANDOM_MAX ||
+		(id.n_nics > WIRE_NICS_MAX || id.n_random > WIRE_RANDOM_MAX ||
 			strlen(id.hostname) > 64 || strpbrk(id.hostname, "/ \n")))
 		abort();
 }
 
-/* Ends: every step takes bytes off, or there are too few. */
+/* The loop ends: every step consumes bytes, or too few are left. */
 static void try_line(const uint8_t *p, size_t len, bool synced)
 {
 	struct line l = {.in = -1, .out = -1, .synced = synced};

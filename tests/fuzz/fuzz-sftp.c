@@ -1,8 +1,8 @@
-/* The replies of a guest's SFTP server. */
+/* fuzz-sftp.c - replies of a guest's SFTP server. */
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "ssh/sftp.h"
+#include "driver/vagrant/ssh/sftp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,5 @@
-/*
- * The text of a spec, as a client sends it. What is accepted must have a normal form, and that form
- * must read as itself.
- */
+/* fuzz-spec.c - the text of a spec, as a client sends it. An accepted spec must have a normal form,
+ * and that must parse to the same spec. */
 #include <stdint.h>
 #include <stdlib.h>
 

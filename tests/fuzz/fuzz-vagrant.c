@@ -1,9 +1,9 @@
-/* What Vagrant prints, and what its ssh-config says. */
+/* fuzz-vagrant.c - output of Vagrant and of `vagrant ssh-config`. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/vagrant-parse.h"
+#include "driver/vagrant/parse.h"
 #include "util/auto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

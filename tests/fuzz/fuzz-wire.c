@@ -1,14 +1,14 @@
-/* Everything that reads bytes of the runner: the first byte chooses the parser. */
+/* fuzz-wire.c - all parsers of what the runner sends: the first byte chooses the parser. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/hello.h"
-#include "guest/wire.h"
+#include "guestlink/line/hello.h"
+#include "wire/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What decodes must encode to the same bytes: nothing is ignored, nothing is read twice. */
+/* What was decoded must encode to the same bytes: nothing is ignored or read twice. */
 static void try_frames(const uint8_t *p, size_t len, const struct frame_limits *limits)
 {
 	struct frame frame;

@@ -1,15 +1,15 @@
-/* agent-peer.h - a guest agent played by a thread of the test: answers commands by a function. */
+/* agent-peer.h - a guest agent, played by a thread of the test: a function answers the commands. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "guest/qga.h"
+#include "guestlink/agent/qga.h"
 #include "tap.h"
 #include "peer.h"
 
-/* One command, parsed; false at the end of the connection. */
+/* Reads one command; false at the end of the connection. */
 __attribute__((unused)) static bool agent_get(struct peer *p, json_t **ret)
 {
 	struct buf line = {0};
@@ -26,7 +26,8 @@ __attribute__((unused)) static bool agent_get(struct peer *p, json_t **ret)
 		n = whole ? newline + 1 - room : n;
 		if (!peer_get(p, room, (size_t)n))
 			break;
-		begin = memrchr(room, 0xff, (size_t)n); /* begins anew */
+		begin = memrchr(
+			room, 0xff, (size_t)n); /* the client synchronises: drop what came before */
 		buf_grew(&line, (size_t)n);
 		if (begin)
 			buf_drop(&line, (size_t)(begin + 1 - buf_data(&line)));
@@ -62,7 +63,7 @@ __attribute__((unused)) static void agent_answer_sync(struct peer *p, json_t *re
 	agent_say(p, text);
 }
 
-/* Answers guest-sync-delimited itself, everything else by answer(). */
+/* Answers guest-sync-delimited itself, and everything else by answer(). */
 __attribute__((unused)) static void agent_serve(
 	struct peer *p, void (*answer)(struct peer *, json_t *request, int number))
 {

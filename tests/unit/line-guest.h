@@ -1,9 +1,9 @@
-/* line-guest.h - a scripted guest for tests of the line, and what its host needs. */
+/* line-guest.h - a scripted guest for tests of the line, and helpers for its host. */
 #pragma once
 
-#include "guest/line.h"
+#include "guestlink/line/line.h"
 
-#include "guest/hello.h"
+#include "guestlink/line/hello.h"
 #include "util/auto.h"
 #include "tap.h"
 #include "peer.h"
@@ -33,7 +33,7 @@ __attribute__((unused)) static bool guest_get(struct peer *p, struct got *g)
 	       wire_decode(head, head_len, &g->msg);
 }
 
-/* The next message that is not CREDIT, whose count is added up. */
+/* Reads the next message that is not CREDIT, and adds up the credit before it. */
 __attribute__((unused)) static bool guest_get_other(struct peer *p, struct got *g, uint64_t *credit)
 {
 	while (guest_get(p, g)) {
@@ -82,7 +82,7 @@ __attribute__((unused)) static bool guest_data(
 struct collected {
 	struct buf data[WIRE_BODY + 1];
 	size_t consumed;
-	int refuse; /* output() fails after so many calls, if > 0 */
+	int refuse; /* if > 0: output() fails after so many calls */
 };
 
 __attribute__((unused)) static int collect(void *arg, int stream, struct bytes data, struct err *e)
@@ -110,19 +110,25 @@ __attribute__((unused)) static struct op op_in(double seconds)
 	return op_for_cleanup(seconds);
 }
 
-__attribute__((unused)) static struct guest *open_line(
-	struct peer *p, void (*script)(struct peer *), void *arg)
+__attribute__((unused)) static struct guest *open_patient_line(
+	struct peer *p, void (*script)(struct peer *), void *arg, double patience)
 {
 	struct op op = op_in(20);
 	struct guest *g = NULL;
 	struct err e;
 	int fd = peer_start(p, script, arg);
 
-	if (line_open(&op, fd, &g, &e) < 0) {
+	if (line_open(&op, fd, patience, &g, &e) < 0) {
 		printf("# line_open: %s\n", e.msg);
 		abort();
 	}
 	return g;
+}
+
+__attribute__((unused)) static struct guest *open_line(
+	struct peer *p, void (*script)(struct peer *), void *arg)
+{
+	return open_patient_line(p, script, arg, 0);
 }
 
 __attribute__((unused)) static const char *const argv_true[] = {"true", NULL};

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct peer {
-	int ours, theirs; /* ours: for the code under test, which may take it */
+	int ours, theirs; /* ours: for the code under test, which may close it */
 	pthread_t thread;
 	void (*script)(struct peer *p);
 	void *arg;
@@ -44,7 +44,7 @@ __attribute__((unused)) static void peer_join(struct peer *p)
 	pthread_join(p->thread, NULL);
 }
 
-/* false at the end of the connection. */
+/* Reads exactly n bytes; false at the end of the connection. */
 __attribute__((unused)) static bool peer_get(struct peer *p, void *to, size_t n)
 {
 	uint8_t *at = to;
@@ -75,7 +75,7 @@ __attribute__((unused)) static bool peer_put(struct peer *p, const void *from, s
 	return true;
 }
 
-/* Until the other side closes. */
+/* Reads until the other side closes. */
 __attribute__((unused)) static void peer_drain(struct peer *p)
 {
 	char buf[4096];

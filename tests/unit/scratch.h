@@ -1,5 +1,5 @@
-/* scratch.h - a directory of the test's own, this program as its own guard, bounded waiting.
- * Include after tap.h. */
+/* scratch.h - a directory for the test, this program as its guard, bounded waiting. Include after
+ * tap.h. */
 #pragma once
 
 #include <dirent.h>
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/op.h"
+#include "util/system/io.h"
+#include "util/thread/op.h"
 
 static char scratch[64], self[256]; /* the directory; the path of this program */
 
@@ -78,14 +78,14 @@ __attribute__((unused)) static int entries_in(const char *path)
 	return d ? n : -1;
 }
 
-/* Closes what this process inherited besides stdio, so that a test can count fds. */
+/* Closes inherited files besides stdio, so that a test can count fds. */
 __attribute__((unused)) static void forget_inherited_fds(void)
 {
 	if (close_range(3, ~0U, 0) < 0)
 		abort();
 }
 
-/* Looks again and again until the condition holds, at most 30 s; the value is whether it does. */
+/* Polls until the condition holds, at most 30 s; the value is whether it does. */
 #define EVENTUALLY(cond)                                                                           \
 	({                                                                                         \
 		struct op patience_ = op_for_cleanup(30);                                          \

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int tap_count, tap_failed;
 
@@ -31,6 +32,15 @@ __attribute__((unused)) static int tap_str(const char *got, const char *want, co
 	if (!good)
 		printf("#  got: %s\n# want: %s\n", got ? got : "(null)", want ? want : "(null)");
 	return good;
+}
+
+/* For main(): true, and the test is skipped, if we are not root. tests/run names those. */
+__attribute__((unused)) static int tap_needs_root(const char *why)
+{
+	if (geteuid() == 0)
+		return 0;
+	printf("1..0 # SKIP needs root: %s\n", why);
+	return 1;
 }
 
 __attribute__((unused)) static int tap_done(void)

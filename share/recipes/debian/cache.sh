@@ -1,7 +1,7 @@
 #!/bin/sh
 # cache.sh FROM TO - keeps downloaded packages: each appears in TO whole or not at all.
 
-# Not by our number: builds at the same time have pid namespaces of their own, and the same numbers.
+# A random name, not our pid: concurrent builds have pid namespaces of their own, and the same pids.
 part=$2/.part.$(cat /proc/sys/kernel/random/uuid)
 for deb in "$1"/*.deb; do
 	name=${deb##*/}

@@ -73,7 +73,7 @@ units_set() {
 	done
 }
 
-# What must not be the same in two machines, what came from the host, and what nobody needs.
+# Removes what must not be the same in two machines, what came from the host, and what is not needed.
 traces_remove() {
 	: >"$ROOT/etc/machine-id"
 	rm -f "$ROOT"/var/lib/dbus/machine-id "$ROOT"/etc/ssh/ssh_host_* "$ROOT"/var/lib/systemd/random-seed
@@ -89,7 +89,7 @@ traces_remove() {
 	find "$ROOT/etc/apt" -name '*.list' -exec sed -i 's,//[^/@ ]*@,//,' {} +
 }
 
-# Once more, with what was downloaded: mirrors fail now and then, and mmdebstrap does not try again.
+# Try again with the packages downloaded so far: mirrors fail now and then, and mmdebstrap does not try again.
 packages_retry() {
 	sh "$HERE/debian/cache.sh" "$ROOT/var/cache/apt/archives" "$CACHE/debs"
 	rm -rf "$ROOT"

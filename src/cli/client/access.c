@@ -1,4 +1,4 @@
-#include "cli/access.h"
+#include "cli/client/access.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 #include "util/str.h"
 
-#define CACHE_DIR "INSPECT_SANDBOX_CACHE_DIR" /* of Vagrant sandboxes */
+#define CACHE_DIR "INSPECT_SANDBOX_CACHE_DIR" /* a directory that Vagrant sandboxes use */
 
 enum { CONFIG_MAX = 1024 * 1024, PORT = 8006 };
 
@@ -106,7 +106,7 @@ int access_add(json_t *args, struct err *e)
 
 extern char **environ;
 
-/* The daemon has another working directory. */
+/* The value to send. CACHE_DIR becomes absolute: the daemon has another working directory. */
 static json_t *value_of(const char *name, const char *value)
 {
 	char here[PATH_MAX];
@@ -116,7 +116,8 @@ static json_t *value_of(const char *name, const char *value)
 	return json_string(value);
 }
 
-/* Vagrant reads PATH, VAGRANT_HOME and more, and a Vagrantfile whatever it likes. */
+/* All of the environment: Vagrant reads PATH, VAGRANT_HOME and more, and a Vagrantfile can read any
+ * variable. */
 static int environment(json_t **ret, struct err *e)
 {
 	auto_json json_t *env = json_object();
@@ -131,7 +132,7 @@ static int environment(json_t **ret, struct err *e)
 			continue;
 		memcpy(name, *at, (size_t)(equals - *at));
 		name[equals - *at] = 0;
-		/* What is not UTF-8 cannot be sent. */
+		/* Fails, and skips the variable, if the value is not UTF-8. */
 		json_object_set_new(env, name, value_of(name, equals + 1));
 	}
 	return json_make(ret, e, "{s:O}", "env", env);

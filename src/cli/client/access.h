@@ -1,5 +1,5 @@
-/* access.h - how this client reaches a backend: what the daemon, with an environment of its own,
- * cannot know. */
+/* access.h - what a daemon needs from this client's environment to reach a backend: logins of
+ * Proxmox servers, variables for Vagrant. */
 #pragma once
 
 #include <jansson.h>
@@ -7,14 +7,14 @@
 #include "util/err.h"
 
 /*
- * The Proxmox servers: {"instances": [...]} from PROXMOX_CONFIG_FILE, or else from PROXMOX_HOST and
- * its companions; *ret is NULL if there are neither. It holds secrets: it goes to the daemon and
+ * Loads the Proxmox servers: {"instances": [...]} from PROXMOX_CONFIG_FILE, or from PROXMOX_HOST
+ * and its companions; *ret is NULL if neither is set. It holds secrets: send it to the daemon and
  * nowhere else.
  */
 int access_load(json_t **ret, struct err *e);
-/* Adds "access" to the arguments of a call, if there is any: the Proxmox servers. */
+/* Adds the Proxmox servers, if there are any, to a call's arguments, as "access". */
 int access_add(json_t *args, struct err *e);
-/* For what concerns all drivers: the servers, and the environment. */
+/* Adds what all drivers may need: the servers, and the environment. */
 int access_add_all(json_t *args, struct err *e);
-/* The same for a driver by its name: the servers, or for Vagrant the environment. */
+/* Adds what one driver needs: the servers, or for Vagrant the environment. */
 int access_add_for(json_t *args, const char *driver, struct err *e);

@@ -1,22 +1,22 @@
-#include "cli/client.h"
+#include "cli/client/client.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/conn.h"
-#include "cli/signals.h"
-#include "cli/start.h"
+#include "cli/client/conn.h"
+#include "cli/terminal/signals.h"
+#include "cli/client/start.h"
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 #include "util/str.h"
 
-#define HELLO_WAIT  20.0 /* a busy host; a daemon that needs longer than that is stuck */
-#define TICK        0.1
-#define KNOCK_AGAIN 0.05
+#define HELLO_WAIT    20.0 /* enough for a busy host; a daemon that needs longer is stuck */
+#define TICK          0.1
+#define CONNECT_AGAIN 0.05
 
 struct client {
 	struct conn conn;
@@ -25,7 +25,7 @@ struct client {
 	long pid;
 	long protocol;
 	char version[64];
-	uint8_t *piece; /* PROTO_PIECE bytes, for input */
+	uint8_t *piece; /* PROTO_PIECE bytes, for reading input */
 };
 
 void client_close(struct client *c)
@@ -42,7 +42,7 @@ long client_daemon_pid(const struct client *c)
 	return c->pid;
 }
 
-/* The error object of a frame as ours. Returns -1, as all failures do. */
+/* Turns a frame's error object into e. Returns -1. */
 static int fail_with(const json_t *frame, struct err *e)
 {
 	const json_t *error = json_object_get(frame, "error");
@@ -132,10 +132,8 @@ static int open_once(const struct paths *paths, unsigned flags, long protocol, s
 	return 0;
 }
 
-/*
- * A daemon that hangs up before its hello has too many clients at the moment, or was about to leave
- * when we knocked: neither lasts, so knock again.
- */
+/* A daemon that hangs up before its hello has too many clients at the moment, or was about to exit
+ * when we connected. Neither lasts, so try again. */
 static int open_with(const struct paths *paths, unsigned flags, long protocol, struct client **ret,
 	struct err *e)
 {
@@ -150,7 +148,7 @@ static int open_with(const struct paths *paths, unsigned flags, long protocol, s
 			return 0;
 		if (!connected || e->kind != ERR_UNAVAILABLE)
 			return -1;
-		if (op_pause(&part, KNOCK_AGAIN, &why) < 0) {
+		if (op_pause(&part, CONNECT_AGAIN, &why) < 0) {
 			if (why.kind == ERR_CANCELLED)
 				*e = why;
 			return -1;
@@ -182,16 +180,16 @@ int client_open(const struct paths *paths, unsigned flags, struct client **ret, 
 	return 0;
 }
 
-/* A call that is under way. */
+/* A call that waits for its final frame. */
 struct running {
 	struct client *c;
 	const struct call *call;
 	uint64_t id;
 	size_t credit;    /* input bytes that may be sent now */
-	unsigned signals; /* seen when it began: older ones are not about this call */
+	unsigned signals; /* signals_seen() when the call began: only later signals cancel it */
 	bool input_ended, cancelled, failed_here;
 	json_t *final;     /* the last frame */
-	struct err *local; /* why we gave up, if failed_here */
+	struct err *local; /* why this client cancelled the call, if failed_here */
 };
 
 static int send_about(struct running *r, const char *type, struct bytes blob, struct err *e)
@@ -222,7 +220,8 @@ static int send_cancel(struct running *r, struct err *e)
 	return send_about(r, "cancel", (struct bytes){0}, e);
 }
 
-/* Our own trouble (disk full, broken pipe): the daemon is told, and the call ends as usual. */
+/* For a failure on our side (disk full, broken pipe): cancels the request, and the call ends as
+ * usual. */
 static int give_up(struct running *r, const struct err *why, struct err *e)
 {
 	if (!r->failed_here)
@@ -309,7 +308,7 @@ static int send_input(struct running *r, struct err *e)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n < 0 && errno != EIO) { /* EIO: our terminal is gone, which is an end like any other */
+	if (n < 0 && errno != EIO) { /* EIO: our terminal is gone, which ends the input too */
 		err_sys(&why, errno, "cannot read the input");
 		r->input_ended = true;
 		return give_up(r, &why, e);
@@ -334,7 +333,7 @@ static int send_resize(struct running *r, struct err *e)
 		(struct bytes){0}, e);
 }
 
-/* Waits for one thing to happen and deals with it. */
+/* Waits for one event and handles it. */
 static int step(struct running *r, struct err *e)
 {
 	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE};
@@ -344,8 +343,8 @@ static int step(struct running *r, struct err *e)
 	struct pollfd fds[] = {
 		{.fd = r->c->conn.fd,
 			.events = (short)(POLLIN | (r->c->conn.out.len ? POLLOUT : 0))},
-		/* Readable for ever after the first signal, so not watched then; the second ends
-		   us. */
+		/* After the first signal this fd stays readable, so it is not polled again. The
+		 * second signal ends us anyway. */
 		{.fd = signals_seen() ? -1 : signals_fd(), .events = POLLIN},
 		{.fd = r->call->tty ? signals_resize_fd() : -1, .events = POLLIN},
 		{.fd = want_input ? r->call->input_fd : -1, .events = POLLIN},
@@ -388,7 +387,7 @@ int client_call(struct client *c, const struct call *call, json_t **ret, struct 
 		if (step(&r, e) < 0) {
 			if (!r.failed_here)
 				return -1;
-			break; /* the connection broke after we had failed: ours came first */
+			break; /* the connection broke after our own failure: report that failure */
 		}
 	}
 	final = r.final;
@@ -418,7 +417,8 @@ int client_wait_signal(struct client *c, struct err *e)
 			return -1;
 		if (fds[1].revents)
 			return 0;
-		conn_forget_input(&c->conn); /* nothing that we asked for */
+		/* No call waits for the frames that have come. */
+		conn_forget_input(&c->conn);
 		if (conn_fill(&c->conn, e) < 0)
 			return -1;
 	}

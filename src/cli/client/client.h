@@ -1,10 +1,10 @@
 /*
- * client.h - one connection to the daemon, one request at a time. docs/protocol.md is the
- * authority.
+ * client.h - one connection to the daemon, one request at a time. docs/protocol.md describes the
+ * protocol.
  *
- * A call is straight-line for its caller: it returns when the final frame has come. Input and
- * output are streamed in pieces meanwhile, in constant memory. The first SIGINT, SIGTERM or SIGHUP
- * cancels the request and still waits for its end.
+ * A call returns when the request's final frame has come. Meanwhile input and output are streamed
+ * in pieces, in constant memory. The first SIGINT, SIGTERM or SIGHUP cancels the request; the call
+ * still waits for its end.
  */
 #pragma once
 
@@ -12,14 +12,15 @@
 #include <stdbool.h>
 
 #include "util/buf.h"
-#include "util/paths.h"
+#include "util/system/paths.h"
 
 struct client;
 
 enum client_flag {
 	CLIENT_START = 1u << 0,        /* start a daemon if there is none */
 	CLIENT_ANY_PROTOCOL = 1u << 1, /* for `shutdown`, which all versions understand */
-	CLIENT_URGENT = 1u << 2,       /* the same: even when the daemon has too many connections */
+	CLIENT_URGENT =
+		1u << 2, /* for `shutdown`: connect even when the daemon has too many connections */
 };
 
 int client_open(const struct paths *paths, unsigned flags, struct client **ret, struct err *e);
@@ -38,19 +39,20 @@ struct call {
 	const char *op;
 	json_t *args;      /* borrowed; NULL: none */
 	double timeout;    /* seconds; 0: none */
-	struct bytes blob; /* p not NULL: the whole input */
-	bool stream_input; /* input_fd is streamed as input until its end */
+	struct bytes blob; /* p not NULL: this is the whole input */
+	bool stream_input; /* the input is read from input_fd, until its end */
 	int input_fd;
 	bool tty; /* report the terminal's size when it changes */
 	/* Each may be NULL. data: -1 cancels the request, and the call fails with that error. */
 	int (*data)(void *arg, enum call_stream stream, struct bytes data, struct err *e);
 	void (*progress)(void *arg, const char *text, uint64_t done, uint64_t total);
-	void (*sent)(void *arg, size_t n); /* so much input was consumed by the daemon */
-	void (*tick)(void *arg);           /* now and then, when nothing happens */
+	void (*sent)(void *arg, size_t n); /* the daemon has consumed n more bytes of input */
+	void (*tick)(void *arg);           /* called now and then while nothing happens */
 	void *arg;
 };
 
-/* *ret: the result object, to be released. An error has the daemon's kind, message and errno. */
+/* *ret: the result object, which the caller releases; may be NULL. An error has the daemon's kind,
+ * message and errno. */
 int client_call(struct client *c, const struct call *call, json_t **ret, struct err *e);
 
 /* Waits for a signal (0) or for the end of the connection (-1). */

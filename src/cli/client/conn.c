@@ -1,11 +1,11 @@
-#include "cli/conn.h"
+#include "cli/client/conn.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proto/frame.h"
+#include "wire/frame.h"
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -53,7 +53,7 @@ int conn_flush(struct conn *c, struct err *e)
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
 		if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
-			c->hung_up = true; /* its reason may be waiting for us */
+			c->hung_up = true; /* the daemon's reason may still be in the socket */
 			buf_drop(&c->out, c->out.len);
 			return 0;
 		}
@@ -95,7 +95,7 @@ int conn_next(struct conn *c, json_t **ret_head, struct bytes *ret_blob, struct 
 	if (whole == 0)
 		return 0;
 	if (json_parse_object((struct bytes){f.head, f.head_len}, ret_head, e) < 0) {
-		e->kind = ERR_UNAVAILABLE; /* not the user's JSON is wrong, but the daemon */
+		e->kind = ERR_UNAVAILABLE; /* the daemon's JSON is wrong, not the user's */
 		return err_wrap(e, "the daemon's answer");
 	}
 	*ret_blob = (struct bytes){f.body, f.body_len};

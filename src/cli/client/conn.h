@@ -1,4 +1,4 @@
-/* conn.h - frames to and from the daemon on a non-blocking socket; nothing here waits. */
+/* conn.h - sends and receives frames on a non-blocking socket to the daemon. Nothing here waits. */
 #pragma once
 
 #include <jansson.h>
@@ -10,7 +10,7 @@ struct conn {
 	int fd;
 	struct buf in, out;
 	size_t taken; /* bytes of `in` that the last frame occupies */
-	bool hung_up; /* nothing more can be sent; what was sent to us is still read */
+	bool hung_up; /* the daemon has closed; what it sent before can still be read */
 };
 
 void conn_close(struct conn *c);
@@ -18,8 +18,8 @@ void conn_close(struct conn *c);
 int conn_put(struct conn *c, json_t *j, struct bytes blob, struct err *e);
 /* Sends what the socket takes. */
 int conn_flush(struct conn *c, struct err *e);
-/* Reads what there is; the end is ERR_UNAVAILABLE. */
+/* Reads what there is. ERR_UNAVAILABLE: the daemon has closed. */
 int conn_fill(struct conn *c, struct err *e);
-/* 1 and a frame, whose blob lives until the next call; 0 if there is no whole one yet. */
+/* Returns 1 and a frame, whose blob is valid until the next call; 0 if none is complete. */
 int conn_next(struct conn *c, json_t **ret_head, struct bytes *ret_blob, struct err *e);
 void conn_forget_input(struct conn *c);

@@ -1,67 +1,76 @@
-#include "cli/start.h"
+#include "cli/client/start.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
+#include "util/system/place.h"
 #include "util/str.h"
 
 enum {
 	READY_AS = 3, /* the ready pipe's number in the daemon */
 	READY_TEXT_MAX = 4096,
-	LOG_MAX = 8 * 1024 * 1024, /* a larger log is put aside before a new daemon begins */
+	LOG_MAX = 8 * 1024 * 1024, /* a larger log is renamed before a new daemon starts */
 };
 #define LOCK_WAIT  0.02
 #define READY_WAIT 60.0
 
 extern char **environ;
 
-static int check_peer(int fd, const struct paths *paths, struct err *e)
+static int check_peer(int fd, const char *path, struct err *e)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-		return err_sys(e, errno, "%s", paths->socket);
+		return err_sys(e, errno, "%s", path);
 	if (peer.uid != getuid() && peer.uid != 0)
-		return err_set(e, ERR_PERMISSION, "%s is served by another user (uid %u)",
-			paths->socket, (unsigned)peer.uid);
+		return err_set(e, ERR_PERMISSION, "%s is served by another user (uid %u)", path,
+			(unsigned)peer.uid);
+	return 0;
+}
+
+static int connect_to(const struct op *op, const char *path, int *ret_fd, struct err *e)
+{
+	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(e, errno, "socket");
+	while (place_connect(fd, path) < 0) {
+		if (errno == ENOENT || errno == ECONNREFUSED)
+			return err_set(e, ERR_UNAVAILABLE, "no daemon is running");
+		if (errno != EAGAIN && errno != EINTR)
+			return err_sys(e, errno, "%s", path);
+		/* The daemon has not accepted earlier connections yet: try again. */
+		if (op_pause(op, LOCK_WAIT, e) < 0)
+			return err_wrap(e, "the daemon does not answer");
+	}
+	if (check_peer(fd, path, e) < 0)
+		return -1;
+	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
 int daemon_connect(const struct op *op, const struct paths *paths, int *ret_fd, struct err *e)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct place_note note;
 
-	if (fd < 0)
-		return err_sys(e, errno, "socket");
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", paths->socket);
-	while (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-		if (errno == ENOENT || errno == ECONNREFUSED)
-			return err_set(e, ERR_UNAVAILABLE, "no daemon is running");
-		if (errno != EAGAIN && errno != EINTR)
-			return err_sys(e, errno, "%s", paths->socket);
-		/* Many clients at once: the daemon has not accepted the others yet. */
-		if (op_pause(op, LOCK_WAIT, e) < 0)
-			return err_wrap(e, "the daemon does not answer");
-	}
-	if (check_peer(fd, paths, e) < 0)
+	if (connect_to(op, paths->socket, ret_fd, e) == 0)
+		return 0;
+	if (e->kind != ERR_UNAVAILABLE || !place_held(paths, &note) || !note.here)
 		return -1;
-	*ret_fd = take_fd(&fd);
-	return 0;
+	/* The daemon of our state directory was started with another MOAT_RUNTIME_DIR. */
+	return connect_to(op, note.socket, ret_fd, e);
 }
 
 static int take_start_lock(
@@ -70,7 +79,7 @@ static int take_start_lock(
 	auto_free char *path = NULL;
 	auto_fd int fd = -1;
 
-	if (str_printf(&path, e, "%s/start.lock", paths->runtime) < 0)
+	if (str_printf(&path, e, "%s/start.lock", paths->state) < 0)
 		return -1;
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
@@ -104,7 +113,7 @@ static int open_log(const struct paths *paths, char **ret_path, int *ret_fd, str
 	return 0;
 }
 
-/* A session of its own, the log for its output, and no other file of ours. */
+/* The daemon gets a session of its own, the log as its output, and no other file of ours. */
 static int spawn_daemon(int log_fd, int ready_fd, pid_t *ret, struct err *e)
 {
 	const char *argv[] = {"moat", "serve", "--foreground", "--ready-fd", "3", NULL};
@@ -134,7 +143,7 @@ static int spawn_daemon(int log_fd, int ready_fd, pid_t *ret, struct err *e)
 	return rc ? err_sys(e, rc, "cannot start the daemon") : 0;
 }
 
-/* Why it is not ready: its own words, or its log's last line. */
+/* Fails with the reason why the daemon is not ready: what it wrote, or its log's last line. */
 static int fail_to_start(pid_t pid, const char *said, const char *log_path, struct err *e)
 {
 	auto_free char *tail = file_tail(log_path, 1024);
@@ -152,7 +161,8 @@ static int fail_to_start(pid_t pid, const char *said, const char *log_path, stru
 			"the daemon was killed by signal %d while it started; see %s",
 			WTERMSIG(status), log_path);
 	return err_set(e, ERR_UNAVAILABLE,
-		"the daemon ended before it was ready; see %s\nits last words: %s", log_path, last);
+		"the daemon ended before it was ready; see %s\nthe last line of that log: %s",
+		log_path, last);
 }
 
 static bool is_ready(const struct buf *said)
@@ -209,7 +219,7 @@ int daemon_start(const struct op *op, const struct paths *paths, struct err *e)
 	if (!failed)
 		failed = wait_ready(op, ready[0], pid, log_path, e) < 0;
 	close(ready[0]);
-	/* One whose client was killed while it started may have come before ours: as good. */
+	/* Another client may have started a daemon and been killed: if one runs, use that. */
 	if (failed && daemon_connect(op, paths, &running, &ignored) == 0)
 		return 0;
 	return failed ? -1 : 0;

@@ -1,4 +1,4 @@
-#include "cli/complete.h"
+#include "cli/completion/completion.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@ static void print_words(FILE *f, const struct cmd *const *table)
 	}
 }
 
-/* The shell code that fills in operands. */
+/* The shell code that completes operands of a kind. */
 static const char *operand_words(enum operand kind)
 {
 	switch (kind) {

@@ -1,4 +1,5 @@
-/* complete.h - shell completion, made from the table of verbs. */
+/* completion.h - shell completion, made from the table of verbs. bash.c, fish.c and zsh.c have the
+ * scripts. */
 #pragma once
 
 #include <stdio.h>
@@ -13,6 +14,6 @@ void complete_fish(FILE *f);
 const struct cmd *complete_leaf(unsigned n);
 /* The n-th option of a verb that people may use; NULL after the last. */
 const struct opt *complete_opt(const struct cmd *cmd, unsigned n);
-/* Text inside single quotes of the shell. A backslash goes before each of the characters in
- * special. */
+/* Prints text for use inside single quotes of the shell, with a backslash before each character in
+ * `special`. */
 void complete_quote(FILE *f, const char *text, const char *special);

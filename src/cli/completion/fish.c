@@ -1,4 +1,4 @@
-#include "cli/complete.h"
+#include "cli/completion/completion.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ static const char *operand_words(enum operand kind)
 	return NULL;
 }
 
-/* fish knows \' inside single quotes, and needs the backslash itself escaped. */
+/* Inside single quotes, fish needs \' for a quote and \\ for a backslash. */
 static void print_text(FILE *f, const char *text)
 {
 	fputc('\'', f);
@@ -77,7 +77,12 @@ void complete_fish(FILE *f)
 	fputs("# fish completion for moat, made by `moat completion fish`\n"
 	      "function __moat_verb # the verb that has been typed: \"up\", \"image build\"\n"
 	      "    set -l words (commandline -opc)\n"
-	      "    if test \"$words[2]\" = image\n"
+	      "    if contains -- \"$words[2]\"",
+		f);
+	for (const struct cmd *const *c = cmd_table; *c; c++)
+		if ((*c)->subs)
+			fprintf(f, " %s", (*c)->name);
+	fputs("\n"
 	      "        echo (string join ' ' $words[2..3])\n"
 	      "    else\n"
 	      "        echo \"$words[2]\"\n"

@@ -1,4 +1,4 @@
-#include "cli/complete.h"
+#include "cli/completion/completion.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ static const char *operand_action(enum operand kind)
 
 static void print_opt(FILE *f, const struct opt *o)
 {
-	/* '*' before it: an option may come more than once. */
+	/* '*' allows the option more than once. */
 	if (o->letter)
 		fprintf(f, "\t\t\t'*'{-%c,--%s}'[", o->letter, o->name);
 	else
@@ -43,9 +43,10 @@ static void print_opt(FILE *f, const struct opt *o)
 	fputs("' \\\n", f);
 }
 
-static void print_verbs(FILE *f, const char *function, const struct cmd *const *table)
+/* The verbs that follow the verb `after`, or the first ones, if that is empty. */
+static void print_verbs(FILE *f, const char *after, const struct cmd *const *table)
 {
-	fprintf(f, "%s() {\n\tlocal -a verbs=(\n", function);
+	fprintf(f, "_moat_verbs%s%s() {\n\tlocal -a verbs=(\n", *after ? "_of_" : "", after);
 	for (; *table; table++) {
 		const char *space = strchr((*table)->name, ' ');
 
@@ -86,16 +87,16 @@ void complete_zsh(FILE *f)
 
 	fputs("#compdef moat\n# zsh completion for moat, made by `moat completion zsh`\n", f);
 	print_helpers(f);
-	print_verbs(f, "_moat_verbs", cmd_table);
+	print_verbs(f, "", cmd_table);
 	for (const struct cmd *const *c = cmd_table; *c; c++)
 		if ((*c)->subs)
-			print_verbs(f, "_moat_verbs_of_image", (*c)->subs);
+			print_verbs(f, (*c)->name, (*c)->subs);
 	fputs("_moat() {\n"
 	      "\tlocal verb=$words[2]\n"
 	      "\tif ((CURRENT == 2)); then\n\t\t_moat_verbs\n\t\treturn\n\tfi\n"
 	      "\tshift words\n\t((CURRENT--))\n"
-	      "\tif [[ $verb == image ]]; then\n"
-	      "\t\tif ((CURRENT == 2)); then\n\t\t\t_moat_verbs_of_image\n\t\t\treturn\n\t\tfi\n"
+	      "\tif (($+functions[_moat_verbs_of_$verb])); then\n"
+	      "\t\tif ((CURRENT == 2)); then\n\t\t\t_moat_verbs_of_$verb\n\t\t\treturn\n\t\tfi\n"
 	      "\t\tverb+=\" $words[2]\"\n\t\tshift words\n\t\t((CURRENT--))\n"
 	      "\tfi\n"
 	      "\tcase $verb in\n",
@@ -106,7 +107,8 @@ void complete_zsh(FILE *f)
 			print_opt(f, o);
 		fprintf(f, "\t\t\t%s ;;\n", operand_action(cmd->operand));
 	}
-	/* Sourced, it must register itself; loaded from fpath, it is the function's body. */
+	/* If sourced, the script registers the function itself; if autoloaded from fpath, it is the
+	 * function's body. */
 	fputs("\tesac\n}\n"
 	      "if [[ $funcstack[1] == _moat ]]; then\n\t_moat \"$@\"\nelse\n\tcompdef _moat "
 	      "moat\nfi\n",

@@ -1,11 +1,11 @@
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 #include "util/str.h"
 
 enum { BAR_WIDTH = 24, TEXT_SHOWN_MIN = 8, TEXT_SHOWN_MAX = 100, AMOUNT_MAX = 96 };
@@ -49,7 +49,7 @@ static void draw_bar(const struct progress *p)
 	fputc(']', stderr);
 }
 
-/* What is left of the line beside the spinner and an empty last column. */
+/* Columns of the line without the spinner and an empty last column. */
 static int line_room(void)
 {
 	struct winsize ws;
@@ -60,17 +60,19 @@ static int line_room(void)
 	return width > 3 ? width - 3 : 0;
 }
 
-/* A wrapped line could not be wiped: the bar gives way to the text, then the amount. */
+/* Draws at most one line, as a wrapped one could not be wiped. First the bar is left out, then the
+ * amount. */
 static void draw(struct progress *p)
 {
 	static const char spinner[] = "|/-\\";
 	char amount[AMOUNT_MAX];
 	int room = line_room(), bar = p->total ? BAR_WIDTH + 3 : 0, after;
+	int after_min = p->bytes ? 36 : 12; /* so that the text does not jump */
 
 	format_amount(p, amount);
 	after = (int)strlen(amount);
-	if (after < (p->bytes ? 36 : 12)) /* more is kept free, so that the text stays as it is */
-		after = p->bytes ? 36 : 12;
+	if (after < after_min)
+		after = after_min;
 	if (room < bar + after + TEXT_SHOWN_MIN)
 		bar = 0;
 	if (room < after + TEXT_SHOWN_MIN)

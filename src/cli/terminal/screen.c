@@ -1,4 +1,4 @@
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -109,7 +109,7 @@ void text_age(double seconds, char out[static 24])
 		snprintf(out, 24, "%.0fd", s / 86400);
 }
 
-/* How many bytes at the end of p begin a character that is not yet complete. */
+/* The number of bytes at the end of p that begin a character and do not complete it. */
 static size_t cut_character(const char *p, size_t len)
 {
 	for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -158,7 +158,7 @@ int tty_filter_add(struct tty_filter *f, struct bytes in, struct buf *out, struc
 	if ((f->tail_len && buf_add(&all, f->tail, f->tail_len, e) < 0) ||
 		buf_add(&all, in.p, in.len, e) < 0)
 		return -1;
-	/* Nothing more is coming: what is left is no character. */
+	/* At the end of the stream nothing can complete a cut character any more. */
 	keep = in.len ? cut_character((char *)buf_data(&all), all.len) : 0;
 	if (add_safe(out, (char *)buf_data(&all), all.len - keep, e) < 0)
 		return -1;
@@ -172,7 +172,8 @@ int write_out(int fd, struct bytes data, struct err *e)
 	while (data.len) {
 		ssize_t done = write(fd, data.p, data.len);
 
-		if (done < 0 && errno == EAGAIN) { /* somebody else made it non-blocking */
+		/* A process that shares our stdout may have made it non-blocking. */
+		if (done < 0 && errno == EAGAIN) {
 			struct pollfd p = {.fd = fd, .events = POLLOUT};
 
 			poll(&p, 1, -1);
@@ -188,7 +189,7 @@ int write_out(int fd, struct bytes data, struct err *e)
 	return 0;
 }
 
-/* A character of valid UTF-8 up to three bytes long, as JSON has it in ASCII. Its length. */
+/* Prints a character of up to three bytes of UTF-8 as JSON's \uNNNN; returns its length. */
 static size_t print_escaped(const uint8_t *p)
 {
 	size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : 3;
@@ -200,7 +201,8 @@ static size_t print_escaped(const uint8_t *p)
 	return n;
 }
 
-/* For people: indented, and without what steers a terminal: a guest's words are in there. */
+/* Prints indented JSON, escaping characters that steer a terminal: strings may come from a
+ * guest. */
 static int print_for_terminal(const json_t *j, struct err *e)
 {
 	auto_free char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_INDENT(2));

@@ -1,4 +1,4 @@
-#include "cli/signals.h"
+#include "cli/terminal/signals.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/cmd.h"
+#include "cli/terminal/exit-code.h"
 #include "util/auto.h"
 
 static volatile sig_atomic_t seen;
@@ -22,7 +22,7 @@ static void wake(int fd)
 	int saved = errno;
 
 	if (write(fd, &one, sizeof(one)) < 0)
-		errno = saved; /* the counter is full: it is readable already */
+		errno = saved; /* the eventfd is full, so it is readable already */
 }
 
 static void on_stop(int sig)
@@ -54,7 +54,7 @@ int signals_setup(struct err *e)
 		return err_sys(e, errno, "eventfd");
 	for (unsigned i = 0; i < ARRAY_LEN(stops); i++) {
 		if (sigaction(stops[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
-			continue; /* nohup, or a script's background job: stay deaf */
+			continue; /* ignored by nohup or by a script's background job: keep it so */
 		sigaction(stops[i], &act, NULL);
 	}
 	act.sa_handler = on_resize;
@@ -83,7 +83,7 @@ void signals_take_resize(void)
 	unsigned long long count;
 
 	if (read(resize_fd, &count, sizeof(count)) < 0)
-		return; /* another resize takes its place */
+		return; /* ignored: the fd stays readable */
 }
 
 int tty_make_raw(int fd, struct err *e)

@@ -1,4 +1,4 @@
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ void table_colour(struct table *t, enum colour c)
 		t->rows[t->n_rows - 1].colour = c;
 }
 
-/* Characters, which is near enough to columns for the names that people give. */
+/* The number of characters, which is near enough to columns for the names that people choose. */
 static unsigned text_width(const char *s)
 {
 	unsigned n = 0;
@@ -112,7 +112,7 @@ static void measure(const struct table *t, unsigned *widths)
 	}
 }
 
-/* Takes from the widest column until the row fits; the first column holds what people copy. */
+/* Narrows the widest columns until rows fit; not the first, whose content people copy. */
 static void fit(const struct table *t, unsigned *widths, unsigned screen)
 {
 	for (;;) {

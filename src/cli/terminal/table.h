@@ -1,7 +1,7 @@
-/* table.h - rows and columns for people, cut to the terminal's width. */
+/* table.h - prints rows and columns, cut to the terminal's width. */
 #pragma once
 
-#include "cli/screen.h"
+#include "cli/terminal/screen.h"
 
 struct table;
 
@@ -14,8 +14,8 @@ static inline void auto_tablep(struct table **t)
 }
 #define auto_table __attribute__((cleanup(auto_tablep)))
 
-/* One cell for every head, copied and escaped. */
+/* Adds a row: one cell for every head, copied and escaped. */
 int table_row(struct table *t, const char *const *cells, struct err *e);
-/* The first column of the last row gets a colour. */
+/* Colours the first column of the last row. */
 void table_colour(struct table *t, enum colour c);
 void table_print(const struct table *t, const struct screen *s);

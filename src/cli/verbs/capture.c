@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/signals.h"
+#include "cli/terminal/signals.h"
 #include "util/auto.h"
 
 static int take_piece(void *arg, enum call_stream stream, struct bytes data, struct err *e)
@@ -25,7 +25,7 @@ static int cmd_capture_run(struct cli *cli, struct err *e)
 	if (!args)
 		return -1;
 	if (a->n_operands > 1 && json_object_set_new(args, "vnet", json_string(a->operands[1])) < 0)
-		return args_fail(e, "not a name: %s", a->operands[1]);
+		return args_fail(e, "the network's name is not UTF-8: %s", a->operands[1]);
 	if (path && strcmp(path, "-") != 0) {
 		file = out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 		if (file < 0)
@@ -33,9 +33,9 @@ static int cmd_capture_run(struct cli *cli, struct err *e)
 	} else if (cli->screen.out_tty) {
 		return args_fail(e, "a capture does not belong on a terminal: -o FILE, or a pipe");
 	}
-	if (cli_run(cli, &call, NULL, e) == 0)
+	if (cli_call(cli, &call, NULL, e) == 0)
 		return EXIT_OK;
-	/* Being told to stop is how it ends. What there is, is whole frames. */
+	/* A signal is the normal end: the file holds whole frames. */
 	return signals_seen() ? EXIT_OK : -1;
 }
 

@@ -13,11 +13,11 @@ static int print_counts(struct cli *cli, const struct copy *c, struct err *e)
 
 static int cmd_cp_run(struct cli *cli, struct err *e)
 {
-	auto_place struct place from = {0}, to = {0};
+	auto_copy_side struct copy_side from = {0}, to = {0};
 	struct copy c = {.cli = cli};
 
-	if (place_parse(cli->args->operands[0], &from, e) < 0 ||
-		place_parse(cli->args->operands[1], &to, e) < 0)
+	if (copy_side_parse(cli->args->operands[0], &from, e) < 0 ||
+		copy_side_parse(cli->args->operands[1], &to, e) < 0)
 		return -1;
 	if (from.remote && to.remote)
 		return args_fail(e,

@@ -5,7 +5,7 @@ static int cmd_detach_run(struct cli *cli, struct err *e)
 	auto_json json_t *result = NULL;
 	json_t *args = cli_target(cli, cli->args->operands[0], e);
 
-	if (!args || cli_ask(cli, "detach", args, &result, e) < 0)
+	if (!args || cli_request(cli, "detach", args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);

@@ -1,9 +1,9 @@
 #include <string.h>
 
-#include "cli/access.h"
+#include "cli/client/access.h"
 #include "cli/cli.h"
-#include "cli/info.h"
-#include "cli/table.h"
+#include "cli/settings.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
 static enum colour colour_of(const char *state)
@@ -23,8 +23,9 @@ static bool any_missing(const json_t *checks)
 	const json_t *check;
 	size_t i;
 
-	json_array_foreach(
-		checks, i, check) if (strcmp(get_str(check, "state"), "missing") == 0) return true;
+	json_array_foreach(checks, i, check)
+		if (strcmp(get_str(check, "state"), "missing") == 0)
+			return true;
 	return false;
 }
 
@@ -37,8 +38,7 @@ static int print_checks(struct cli *cli, const json_t *checks, struct err *e)
 
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(checks, i, check)
-	{
+	json_array_foreach(checks, i, check) {
 		if (table_row(t,
 			    (const char *[]){get_str(check, "state"), get_str(check, "driver"),
 				    get_str(check, "name"), get_str(check, "detail")},
@@ -56,8 +56,7 @@ static void print_fixes(const json_t *checks)
 	const json_t *check;
 	size_t i;
 
-	json_array_foreach(checks, i, check)
-	{
+	json_array_foreach(checks, i, check) {
 		auto_free char *name = text_safe(get_str(check, "name"));
 		auto_free char *fix = text_safe(get_str(check, "fix"));
 
@@ -84,9 +83,9 @@ static int cmd_doctor_run(struct cli *cli, struct err *e)
 		json_decref(args);
 		return -1;
 	}
-	if (cli_ask(cli, "doctor", args, &result, e) < 0)
+	if (cli_request(cli, "doctor", args, &result, e) < 0)
 		return -1;
-	if (cli_ask(cli, "info", json_object(), &info, e) < 0)
+	if (cli_request(cli, "info", json_object(), &info, e) < 0)
 		return -1;
 	checks = json_object_get(result, "checks");
 	if (cli->json) {
@@ -100,8 +99,8 @@ static int cmd_doctor_run(struct cli *cli, struct err *e)
 		return -1;
 	print_fixes(checks);
 	putchar('\n');
-	info_print_group("Directories:", json_object_get(info, "paths"));
-	info_print_group("Configuration:", json_object_get(info, "config"));
+	print_settings("Directories:", json_object_get(info, "paths"));
+	print_settings("Configuration:", json_object_get(info, "config"));
 	return any_missing(checks) ? EXIT_FAILED : EXIT_OK;
 }
 

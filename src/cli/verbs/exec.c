@@ -1,6 +1,8 @@
 #include "cli/exec.h"
 #include "util/auto.h"
 
+enum { NOT_FOUND = 127 }; /* exit code of a command that does not exist */
+
 static json_t *argv_json(const char *const *words)
 {
 	auto_json json_t *argv = json_array();
@@ -17,6 +19,7 @@ static int cmd_exec_run(struct cli *cli, struct err *e)
 	auto_json json_t *argv = argv_json(a->operands + 1), *env = json_object(), *args = NULL;
 	const char *cwd = args_get(a, "workdir");
 	struct exec_req req = {.input = args_has(a, "interactive"), .tty = args_has(a, "tty")};
+	int code;
 
 	if (!argv || !env)
 		return args_fail(e, "the command is not UTF-8");
@@ -34,7 +37,10 @@ static int cmd_exec_run(struct cli *cli, struct err *e)
 		return args_fail(e, "--workdir: not UTF-8");
 	req.args = take_ptr(&args);
 	req.env = take_ptr(&env);
-	return exec_run(cli, &req, e);
+	code = exec_run(cli, &req, e);
+	if (code == NOT_FOUND && a->operands[1][0] == '-')
+		cli_note(cli, "options of exec stand before the sandbox");
+	return code;
 }
 
 static const struct opt exec_opts[] = {
@@ -44,7 +50,7 @@ static const struct opt exec_opts[] = {
 	{'w', "workdir", "DIR", "run in this directory (default: the user's home)"},
 	{'e', "env", "NAME=VALUE", "set a variable; NAME alone passes ours on (repeatable)"},
 	{0, "timeout", "SECONDS", "kill the command and all it started after so long"},
-	{0, "vm", "NAME", "in this machine of the sandbox"},
+	{0, "vm", "NAME", "in this VM of the sandbox"},
 	{0},
 };
 

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 #include "util/str.h"
 
@@ -23,7 +23,7 @@ static int list(struct cli *cli, json_t *args, struct err *e)
 	json_t *all, *f;
 	size_t i;
 
-	if (cli_ask(cli, "net.show", args, &net, e) < 0)
+	if (cli_request(cli, "net.show", args, &net, e) < 0)
 		return -1;
 	all = json_object_get(net, "forwards");
 	if (cli->json) {
@@ -33,8 +33,7 @@ static int list(struct cli *cli, json_t *args, struct err *e)
 	}
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(all, i, f)
-	{
+	json_array_foreach(all, i, f) {
 		char host[64], port[24];
 
 		snprintf(host, sizeof(host), "%.40s:%.0f", get_str(f, "host"),
@@ -47,7 +46,7 @@ static int list(struct cli *cli, json_t *args, struct err *e)
 	return EXIT_OK;
 }
 
-/* "80" or "80:8080". */
+/* Reads "80" or "80:8080". */
 static int read_ports(const char *text, uint64_t *ret_port, uint64_t *ret_host, struct err *e)
 {
 	auto_free char *port = NULL;
@@ -81,7 +80,8 @@ static int cmd_forward_run(struct cli *cli, struct err *e)
 		if (args_number(a, "remove", PORT_MAX, &host_port, e) < 0)
 			return -1;
 		json_object_set_new(args, "host_port", json_integer((json_int_t)host_port));
-		return cli_ask(cli, "net.unforward", take_ptr(&args), NULL, e) < 0 ? -1 : EXIT_OK;
+		return cli_request(cli, "net.unforward", take_ptr(&args), NULL, e) < 0 ? -1
+										       : EXIT_OK;
 	}
 	if (a->n_operands == 1)
 		return list(cli, take_ptr(&args), e);
@@ -90,8 +90,8 @@ static int cmd_forward_run(struct cli *cli, struct err *e)
 	json_object_set_new(args, "port", json_integer((json_int_t)port));
 	json_object_set_new(args, "host_port", json_integer((json_int_t)host_port));
 	if (a->n_operands == 3 && json_object_set_new(args, "vm", json_string(a->operands[1])) < 0)
-		return args_fail(e, "not a name: %s", a->operands[1]);
-	if (cli_ask(cli, "net.forward", take_ptr(&args), &result, e) < 0)
+		return args_fail(e, "the VM's name is not UTF-8: %s", a->operands[1]);
+	if (cli_request(cli, "net.forward", take_ptr(&args), &result, e) < 0)
 		return -1;
 	return print_one(cli, result, e);
 }
@@ -105,10 +105,10 @@ const struct cmd cmd_forward = {
 	.name = "forward",
 	.group = "Networks:",
 	.synopsis = "SANDBOX [[VM] PORT[:HOSTPORT]]",
-	.summary = "make a machine's TCP port a port of this host's loopback, and print it",
+	.summary = "let a port of this host's loopback lead to a VM's TCP port, and print it",
 	.about =
-		"Without HOSTPORT it is one that is free; without VM it is the sandbox's default\n"
-		"machine; without PORT the forwarded ports are listed. It stays until --remove or\n"
+		"Without HOSTPORT, a free port is chosen; without VM, the sandbox's default VM is\n"
+		"used; without PORT, the forwarded ports are listed. It stays until --remove or\n"
 		"the end of the sandbox. Everybody on this host can connect to it.",
 	.examples = "  moat forward 3f9c 80\n"
 		    "  moat forward 3f9c victim 22:2222\n"

@@ -1,4 +1,4 @@
-#include "cli/access.h"
+#include "cli/client/access.h"
 #include "cli/cli.h"
 #include "util/auto.h"
 
@@ -14,27 +14,25 @@ static int cmd_gc_run(struct cli *cli, struct err *e)
 		json_decref(args);
 		return -1;
 	}
-	if (cli_ask(cli, "gc", args, &result, e) < 0)
+	if (cli_request(cli, "gc", args, &result, e) < 0)
 		return -1;
 	removed = json_object_get(result, "removed");
 	failed = json_object_get(result, "failed");
 	code = json_array_size(failed) ? EXIT_FAILED : EXIT_OK;
 	if (cli->json)
 		return print_json(&cli->screen, result, e) < 0 ? -1 : (int)code;
-	json_array_foreach(removed, i, text)
-	{
+	json_array_foreach(removed, i, text) {
 		auto_free char *safe = text_safe(json_string_value(text));
 
 		printf("removed %s\n", safe ? safe : "");
 	}
-	fflush(stdout); /* what went well comes first, wherever both are shown */
-	json_array_foreach(failed, i, text)
-	{
+	fflush(stdout); /* show what was removed before the errors */
+	json_array_foreach(failed, i, text) {
 		const char *why = json_string_value(text);
 		struct err one;
 
 		err_set(&one, ERR_BACKEND, "not removed: %s", why ? why : "");
-		cli_complain(cli, &one);
+		cli_print_error(cli, &one);
 	}
 	if (json_array_size(removed) == 0 && code == EXIT_OK)
 		cli_note(cli, "nothing was left over");

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/access.h"
+#include "cli/client/access.h"
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 #include "util/str.h"
 
@@ -42,7 +42,9 @@ static int print_images(struct cli *cli, const json_t *images, struct err *e)
 
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(images, i, image) if (add_image(t, image, e) < 0) return -1;
+	json_array_foreach(images, i, image)
+		if (add_image(t, image, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
 }
@@ -61,7 +63,8 @@ static int add_template(struct table *t, const json_t *one, struct err *e)
 		e);
 }
 
-/* Templates on servers. doomed: one to remove, or NULL. */
+/* Lists the templates on Proxmox servers; doomed: the image whose templates are removed,
+ * or NULL. */
 static int on_pool(struct cli *cli, const char *doomed, struct err *e)
 {
 	static const char *const heads[] = {
@@ -74,12 +77,12 @@ static int on_pool(struct cli *cli, const char *doomed, struct err *e)
 	size_t i;
 
 	if (!args)
-		return args_fail(e, "a name that is not UTF-8");
+		return args_fail(e, "the name is not UTF-8");
 	if (access_add(args, e) < 0) {
 		json_decref(args);
 		return -1;
 	}
-	if (cli_ask(cli, "pool.images", args, &result, e) < 0)
+	if (cli_request(cli, "pool.images", args, &result, e) < 0)
 		return -1;
 	if (doomed)
 		return EXIT_OK;
@@ -92,8 +95,7 @@ static int on_pool(struct cli *cli, const char *doomed, struct err *e)
 	}
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		if (add_template(t, one, e) < 0)
 			return -1;
 	}
@@ -121,14 +123,15 @@ static int image_ls_run(struct cli *cli, struct err *e)
 		return -1;
 	if (args_has(cli->args, "on"))
 		return on_pool(cli, NULL, e);
-	if (cli_ask(cli, "image.ls", json_object(), &result, e) < 0)
+	if (cli_request(cli, "image.ls", json_object(), &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
 	images = json_object_get(result, "images");
 	tell_damaged(cli, json_object_get(result, "damaged"));
 	if (args_has(cli->args, "names")) {
-		json_array_foreach(images, i, image) puts(get_str(image, "name"));
+		json_array_foreach(images, i, image)
+			puts(get_str(image, "name"));
 		return EXIT_OK;
 	}
 	if (json_array_size(images) == 0) {
@@ -138,7 +141,7 @@ static int image_ls_run(struct cli *cli, struct err *e)
 	return print_images(cli, images, e);
 }
 
-/* {"image": NAME} of the operand; NULL with e filled. */
+/* Makes {"image": NAME} of the operand. NULL, and e, on failure. */
 static json_t *named_image(struct cli *cli, struct err *e)
 {
 	json_t *args = json_pack("{s:s}", "image", cli->args->operands[0]);
@@ -148,7 +151,7 @@ static json_t *named_image(struct cli *cli, struct err *e)
 	return args;
 }
 
-/* After build and import: the name, for scripts; the rest is in `inspect`. */
+/* Prints a new image's name, for scripts; `image inspect` shows the rest. */
 static int print_made(struct cli *cli, const json_t *image, struct err *e)
 {
 	if (cli->json)
@@ -166,12 +169,12 @@ static int image_build_run(struct cli *cli, struct err *e)
 		return -1;
 	if (args_has(cli->args, "rebuild"))
 		json_object_set_new(args, "rebuild", json_true());
-	if (cli_ask(cli, "image.build", args, &result, e) < 0)
+	if (cli_request(cli, "image.build", args, &result, e) < 0)
 		return -1;
 	return print_made(cli, result, e);
 }
 
-/* disk.qcow2 is imported as "disk", unless told otherwise. */
+/* The name for an imported file, unless --name is given: disk.qcow2 becomes "disk". */
 static char *name_of_file(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -205,8 +208,8 @@ static int image_import_run(struct cli *cli, struct err *e)
 		}
 	}
 	if (!args)
-		return args_fail(e, "a name that is not UTF-8");
-	if (cli_ask(cli, "image.import", args, &result, e) < 0)
+		return args_fail(e, "the name is not UTF-8");
+	if (cli_request(cli, "image.import", args, &result, e) < 0)
 		return -1;
 	return print_made(cli, result, e);
 }
@@ -217,35 +220,39 @@ static int image_inspect_run(struct cli *cli, struct err *e)
 	json_t *args = named_image(cli, e), *value;
 	const char *key;
 
-	if (!args || cli_ask(cli, "image.inspect", args, &result, e) < 0)
+	if (!args || cli_request(cli, "image.inspect", args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
-	json_object_foreach(result, key, value)
-	{
+	json_object_foreach(result, key, value) {
 		auto_free char *text =
 			json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
 		auto_free char *safe = text_safe(text ? text : json_string_value(value));
+		char short_text[24] = "";
 
-		printf("%-12s %s\n", key, safe ? safe : "");
+		if (strcmp(key, "size") == 0)
+			text_size(json_number_value(value), short_text);
+		else if (strcmp(key, "created") == 0)
+			text_date(json_number_value(value), short_text);
+		printf("%-12s %s\n", key, *short_text ? short_text : safe ? safe : "");
 	}
 	return EXIT_OK;
 }
 
-/* freed is added to; templates on servers do not tell. */
+/* Adds to *freed. Templates on servers do not say how much they free. */
 static int remove_one(struct cli *cli, const char *name, double *freed, struct err *e)
 {
 	auto_json json_t *result = NULL;
 
 	if (args_has(cli->args, "on"))
 		return on_pool(cli, name, e);
-	if (cli_ask(cli, "image.rm", json_pack("{s:s}", "image", name), &result, e) < 0)
+	if (cli_request(cli, "image.rm", json_pack("{s:s}", "image", name), &result, e) < 0)
 		return -1;
 	*freed += get_num(result, "freed");
 	return 0;
 }
 
-/* What one image's failure does not stop. first: the first error, or of kind ERR_NONE. */
+/* Removes all operands, even if one fails. *first is the first error, or of kind ERR_NONE. */
 static int remove_all(
 	struct cli *cli, json_t *removed, double *freed, struct err *first, struct err *e)
 {
@@ -261,11 +268,11 @@ static int remove_all(
 			*e = why;
 			return -1;
 		}
-		cli_complain(cli, &why);
+		cli_print_error(cli, &why);
 		if (first->kind == ERR_NONE)
 			*first = why;
 		if (why.kind == ERR_CANCELLED || why.kind == ERR_UNAVAILABLE)
-			break; /* the others would end like this one */
+			break; /* the others would fail in the same way */
 	}
 	return 0;
 }
@@ -284,7 +291,8 @@ static int print_removed(
 
 		return doc ? print_json(&cli->screen, doc, e) : err_oom(e);
 	}
-	json_array_foreach(removed, i, name) puts(json_string_value(name));
+	json_array_foreach(removed, i, name)
+		puts(json_string_value(name));
 	if (json_array_size(removed) && !args_has(cli->args, "on")) {
 		text_size(freed, size);
 		cli_note(cli, "%s freed", size);

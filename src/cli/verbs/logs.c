@@ -1,10 +1,10 @@
 #include <stdio.h>
 
 #include "cli/stream.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
-/* What there was no room for has no name, and leads nowhere. */
+/* The name shown for refusals that were counted but not listed. */
 #define MORE "and more"
 
 static const char *str_or(const json_t *r, const char *name, const char *otherwise)
@@ -40,7 +40,8 @@ static int add_connection(struct table *t, const json_t *r, struct err *e)
 		e);
 }
 
-/* What a sandbox's networks refused: names that were asked for, and where packets wanted to go. */
+/* Prints what a sandbox's networks refused: names that guests looked up, and destinations of
+ * packets. */
 static int print_refused(struct cli *cli, struct err *e)
 {
 	static const char *const heads[] = {
@@ -53,18 +54,20 @@ static int print_refused(struct cli *cli, struct err *e)
 
 	if (!args)
 		return -1;
-	json_object_del(args, "vm"); /* it is the sandbox's */
-	if (cli_ask(cli, "net.show", take_ptr(&args), &net, e) < 0)
+	json_object_del(args, "vm"); /* the networks belong to the sandbox, not to a VM */
+	if (cli_request(cli, "net.show", take_ptr(&args), &net, e) < 0)
 		return -1;
 	refused = json_object_get(net, "refused");
 	if (cli->json)
 		return print_json(&cli->screen, refused, e);
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(
-		json_object_get(refused, "names"), i, one) if (add_name(t, one, e) < 0) return -1;
-	json_array_foreach(json_object_get(refused, "connections"), i,
-		one) if (add_connection(t, one, e) < 0) return -1;
+	json_array_foreach(json_object_get(refused, "names"), i, one)
+		if (add_name(t, one, e) < 0)
+			return -1;
+	json_array_foreach(json_object_get(refused, "connections"), i, one)
+		if (add_connection(t, one, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
 }
@@ -90,7 +93,7 @@ static int cmd_logs_run(struct cli *cli, struct err *e)
 		json_object_set_new(args, "follow", json_boolean(args_has(a, "follow"))) < 0)
 		return err_oom(e);
 	call.args = args;
-	if (cli_run(cli, &call, &result, e) < 0 || stream_end(&s, e) < 0)
+	if (cli_call(cli, &call, &result, e) < 0 || stream_end(&s, e) < 0)
 		return -1;
 	if (!cli->json)
 		return EXIT_OK;
@@ -103,7 +106,7 @@ static const struct opt logs_opts[] = {
 	{'f', "follow", NULL, "go on as the log grows, until interrupted"},
 	{0, "qemu", NULL, "QEMU's own messages instead of the serial console"},
 	{0, "net", NULL, "what the sandbox's networks refused, instead"},
-	{0, "vm", "NAME", "of this machine of the sandbox"},
+	{0, "vm", "NAME", "of this VM of the sandbox"},
 	{0},
 };
 
@@ -111,7 +114,7 @@ const struct cmd cmd_logs = {
 	.name = "logs",
 	.group = "Sandboxes:",
 	.synopsis = "SANDBOX",
-	.summary = "show the serial console of a machine, or what the networks refused",
+	.summary = "show the serial console of a VM, or what the networks refused",
 	.about = "On a terminal, control characters are escaped: the guest wrote them.",
 	.examples = "  moat logs 3f9c\n"
 		    "  moat logs -f --vm router 3f9c\n"

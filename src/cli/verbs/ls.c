@@ -1,10 +1,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
-/* "a,b,c" of the members of an array, or "k=v,k=v" of an object's. */
+/* Joins an array's members to "a,b,c", or an object's to "k=v,k=v". */
 static char *join(const json_t *j, const char *member)
 {
 	struct err ignored;
@@ -31,14 +31,16 @@ static enum colour colour_of(const char *state)
 									    : COLOUR_YELLOW;
 }
 
-/* Of a sandbox that runs, whether its machines do, too. */
+/* The state of a sandbox. One that runs is "dead" if all its VMs are dead, "part dead" if
+ * some are. */
 static const char *state_of(const json_t *sb)
 {
 	const json_t *vms = json_object_get(sb, "vms"), *vm;
 	const char *state = get_str(sb, "state");
 	size_t dead = 0, i;
 
-	json_array_foreach(vms, i, vm) dead += strcmp(get_str(vm, "state"), "dead") == 0;
+	json_array_foreach(vms, i, vm)
+		dead += strcmp(get_str(vm, "state"), "dead") == 0;
 	if (!dead || strcmp(state, "running") != 0)
 		return state;
 	return dead == json_array_size(vms) ? "dead" : "part dead";
@@ -72,7 +74,9 @@ static int print_sandboxes(struct cli *cli, const json_t *list, struct err *e)
 
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(list, i, sb) if (add_sandbox(t, sb, e) < 0) return -1;
+	json_array_foreach(list, i, sb)
+		if (add_sandbox(t, sb, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
 }
@@ -95,7 +99,7 @@ static int add_vm(struct table *t, const json_t *vm, struct err *e)
 	return 0;
 }
 
-/* Of one sandbox, its machines. */
+/* Prints a sandbox's VMs. */
 static int print_vms(struct cli *cli, const json_t *sb, struct err *e)
 {
 	static const char *const heads[] = {
@@ -106,7 +110,9 @@ static int print_vms(struct cli *cli, const json_t *sb, struct err *e)
 
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(sb, "vms"), i, vm) if (add_vm(t, vm, e) < 0) return -1;
+	json_array_foreach(json_object_get(sb, "vms"), i, vm)
+		if (add_vm(t, vm, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
 }
@@ -116,7 +122,8 @@ static int print_ids(const json_t *list)
 	const json_t *sb;
 	size_t i;
 
-	json_array_foreach(list, i, sb) puts(get_str(sb, "id"));
+	json_array_foreach(list, i, sb)
+		puts(get_str(sb, "id"));
 	return EXIT_OK;
 }
 
@@ -126,11 +133,11 @@ static int cmd_ls_run(struct cli *cli, struct err *e)
 	auto_json json_t *result = NULL;
 	json_t *args, *list;
 
-	/* For completion: a key press must not start a daemon. */
+	/* --no-start is for completion: a key press must not start a daemon. */
 	if (args_has(cli->args, "no-start") && cli_connect(cli, 0, e) < 0)
 		return -1;
 	args = cli_target(cli, one ? cli->args->operands[0] : NULL, e);
-	if (!args || cli_ask(cli, "ls", args, &result, e) < 0)
+	if (!args || cli_request(cli, "ls", args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
@@ -156,7 +163,7 @@ const struct cmd cmd_ls = {
 	.name = "ls",
 	.group = "Sandboxes:",
 	.synopsis = "[SANDBOX]",
-	.summary = "list the sandboxes, or the machines of one",
+	.summary = "list the sandboxes, or the VMs of one",
 	.about = "OWNER is the process whose end removes the sandbox; - means that it stays until\n"
 		 "`moat rm`.",
 	.examples = "  moat ls\n"

@@ -2,10 +2,10 @@
 
 #include "cli/cli.h"
 #include "cli/drawing.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
-/* "allow example.org 192.0.2.0/24 :443" */
+/* An egress policy as text: "allow example.org 192.0.2.0/24 :443". */
 static char *policy_text(const json_t *egress)
 {
 	static const char *const members[] = {"domains", "cidrs", "ports"};
@@ -17,8 +17,7 @@ static char *policy_text(const json_t *egress)
 
 	buf_add_str(&b, json_is_string(egress) ? json_string_value(egress) : "allow", &ignored);
 	for (unsigned m = 0; m < ARRAY_LEN(members); m++)
-		json_array_foreach(json_object_get(allow, members[m]), i, one)
-		{
+		json_array_foreach(json_object_get(allow, members[m]), i, one) {
 			if (json_is_integer(one))
 				buf_printf(&b, &ignored, " :%d", (int)json_integer_value(one));
 			else
@@ -34,8 +33,9 @@ static char *ranges_text(const json_t *ranges)
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(ranges, i, one) buf_printf(
-		&b, &ignored, "%s%s-%s", i ? "," : "", get_str(one, "start"), get_str(one, "end"));
+	json_array_foreach(ranges, i, one)
+		buf_printf(&b, &ignored, "%s%s-%s", i ? "," : "", get_str(one, "start"),
+			get_str(one, "end"));
 	return buf_take_str(&b);
 }
 
@@ -49,8 +49,7 @@ static int add_vnet(struct table *t, const json_t *vnet, struct err *e)
 	if (!json_array_size(subnets))
 		return table_row(t,
 			(const char *[]){get_str(vnet, "alias"), "-", "-", dhcp, "-", policy}, e);
-	json_array_foreach(subnets, i, sub)
-	{
+	json_array_foreach(subnets, i, sub) {
 		auto_free char *ranges = ranges_text(json_object_get(sub, "dhcp_ranges"));
 		const char *gateway = get_str(sub, "gateway");
 		bool snat = json_is_true(json_object_get(sub, "snat"));
@@ -76,8 +75,9 @@ static int print_vnets(struct cli *cli, const json_t *net, struct err *e)
 
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(
-		json_object_get(net, "vnets"), i, one) if (add_vnet(t, one, e) < 0) return -1;
+	json_array_foreach(json_object_get(net, "vnets"), i, one)
+		if (add_vnet(t, one, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return 0;
 }
@@ -92,8 +92,7 @@ static int print_nics(struct cli *cli, const json_t *net, struct err *e)
 
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(net, "nics"), i, nic)
-	{
+	json_array_foreach(json_object_get(net, "nics"), i, nic) {
 		const char *ipv4 = get_str(nic, "ipv4"), *lease = get_str(nic, "lease");
 		char number[24];
 
@@ -118,7 +117,7 @@ static int cmd_net_run(struct cli *cli, struct err *e)
 		return -1;
 	if (dot + svg + cli->json > 1)
 		return args_fail(e, "--dot, --svg and --json exclude each other");
-	if (cli_ask(cli, "net.show", take_ptr(&args), &net, e) < 0)
+	if (cli_request(cli, "net.show", take_ptr(&args), &net, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, net, e);

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "cli/access.h"
+#include "cli/client/access.h"
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
 static enum colour colour_of(const char *state)
@@ -14,16 +14,16 @@ static enum colour colour_of(const char *state)
 
 static int add_instance(struct table *t, const json_t *i, struct err *e)
 {
-	char boxes[48];
+	char count[48];
 
 	if (get_num(i, "max_sandboxes") > 0)
-		snprintf(boxes, sizeof(boxes), "%.0f of %.0f", get_num(i, "sandboxes"),
+		snprintf(count, sizeof(count), "%.0f of %.0f", get_num(i, "sandboxes"),
 			get_num(i, "max_sandboxes"));
 	else
-		snprintf(boxes, sizeof(boxes), "%.0f", get_num(i, "sandboxes"));
+		snprintf(count, sizeof(count), "%.0f", get_num(i, "sandboxes"));
 	if (table_row(t,
 		    (const char *[]){get_str(i, "pool"), get_str(i, "instance"),
-			    get_str(i, "state"), boxes, get_str(i, "server"), get_str(i, "node"),
+			    get_str(i, "state"), count, get_str(i, "server"), get_str(i, "node"),
 			    get_str(i, "detail")},
 		    e) < 0)
 		return -1;
@@ -47,14 +47,12 @@ static int print_pools(struct cli *cli, const json_t *result, struct err *e)
 	}
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		if (add_instance(t, one, e) < 0)
 			return -1;
 	}
 	table_print(t, &cli->screen);
-	json_object_foreach(json_object_get(result, "waiting"), pool, waiting)
-	{
+	json_object_foreach(json_object_get(result, "waiting"), pool, waiting) {
 		auto_free char *safe = text_safe(pool);
 
 		if (json_integer_value(waiting) > 0)
@@ -72,12 +70,12 @@ static int ask(struct cli *cli, const char *action, const char *pool, struct err
 		"{s:s, s:s*, s:s*}", "action", action, "pool", pool, "instance", instance);
 
 	if (!args)
-		return args_fail(e, "a name that is not UTF-8");
+		return args_fail(e, "the name is not UTF-8");
 	if (access_add(args, e) < 0) {
 		json_decref(args);
 		return -1;
 	}
-	if (cli_ask(cli, "pool", args, &result, e) < 0)
+	if (cli_request(cli, "pool", args, &result, e) < 0)
 		return -1;
 	return cli->json ? print_json(&cli->screen, result, e) : print_pools(cli, result, e);
 }
@@ -168,7 +166,7 @@ const struct cmd cmd_pool = {
 	.name = "pool",
 	.group = "Servers:",
 	.synopsis = "VERB",
-	.summary = "look at Proxmox servers, and act on them",
+	.summary = "show, clean, disable and enable Proxmox servers",
 	.examples = "  moat pool ls\n"
 		    "  moat pool disable --instance pve-3",
 	.subs = pool_subs,

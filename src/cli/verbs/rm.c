@@ -1,7 +1,7 @@
 #include "cli/cli.h"
 #include "util/auto.h"
 
-/* One of: sandboxes by name, all, all with certain labels. */
+/* Sandboxes by name, all, or all with certain labels. */
 static int rm_args(struct cli *cli, json_t **ret, struct err *e)
 {
 	const struct args *a = cli->args;
@@ -21,7 +21,7 @@ static int rm_args(struct cli *cli, json_t **ret, struct err *e)
 	}
 	for (unsigned i = 0; i < a->n_operands; i++)
 		if (json_array_append_new(list, json_string(a->operands[i])) < 0)
-			return args_fail(e, "not a sandbox: it is not UTF-8");
+			return args_fail(e, "a sandbox's name is not UTF-8");
 	return json_make(ret, e, "{s:O}", "sandboxes", list);
 }
 
@@ -32,12 +32,13 @@ static int cmd_rm_run(struct cli *cli, struct err *e)
 	json_t *args = NULL;
 	size_t i;
 
-	if (rm_args(cli, &args, e) < 0 || cli_ask(cli, "rm", args, &result, e) < 0)
+	if (rm_args(cli, &args, e) < 0 || cli_request(cli, "rm", args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
 	removed = json_object_get(result, "removed");
-	json_array_foreach(removed, i, id) puts(json_is_string(id) ? json_string_value(id) : "?");
+	json_array_foreach(removed, i, id)
+		puts(json_is_string(id) ? json_string_value(id) : "?");
 	if (json_array_size(removed) == 0)
 		cli_note(cli, "there was nothing to remove");
 	return EXIT_OK;
@@ -53,8 +54,9 @@ const struct cmd cmd_rm = {
 	.name = "rm",
 	.group = "Sandboxes:",
 	.synopsis = "SANDBOX...",
-	.summary = "remove sandboxes with their machines and disks, and print their ids",
-	.about = "A sandbox is named by its id or by the first characters of it, at least four.",
+	.summary = "remove sandboxes with their VMs and disks, and print their ids",
+	.about = "A sandbox is named by its id or by the first characters of it, at least four.\n"
+		 "If one of those that are named does not exist, none is removed.",
 	.examples = "  moat rm 3f9c\n"
 		    "  moat rm --all\n"
 		    "  moat rm --label user=kim",

@@ -30,7 +30,7 @@ static int fetch(struct cli *cli, json_t *args, const char *path, struct err *e)
 	struct shot shot = {.file = strcmp(path, "-") == 0 ? NULL : &file};
 	struct call call = {.op = "screenshot", .args = args, .data = take_piece, .arg = &shot};
 
-	if (cli_run(cli, &call, NULL, e) < 0)
+	if (cli_call(cli, &call, NULL, e) < 0)
 		return -1;
 	if (!shot.file)
 		return 0;
@@ -53,7 +53,8 @@ static int cmd_screenshot_run(struct cli *cli, struct err *e)
 	if (a->n_operands < 2 && strchr(path, '/'))
 		return args_fail(e, "\"%s\" is not a sandbox", a->operands[0]);
 	if (strcmp(path, "-") == 0 && (cli->screen.out_tty || cli->json))
-		return args_fail(e, "a picture does not belong here: name a file");
+		return args_fail(
+			e, "the picture cannot go to a terminal or into JSON: name a file");
 	if (fetch(cli, args, path, e) < 0)
 		return -1;
 	if (strcmp(path, "-") == 0)
@@ -68,7 +69,7 @@ static int cmd_screenshot_run(struct cli *cli, struct err *e)
 }
 
 static const struct opt screenshot_opts[] = {
-	{0, "vm", "NAME", "of this machine of the sandbox"},
+	{0, "vm", "NAME", "of this VM of the sandbox"},
 	{0},
 };
 
@@ -76,10 +77,9 @@ const struct cmd cmd_screenshot = {
 	.name = "screenshot",
 	.group = "Sandboxes:",
 	.synopsis = "SANDBOX [FILE]",
-	.summary = "save what a machine's screen shows, as PNG, and print the file's name",
-	.about =
-		"FILE is moat-SANDBOX.png unless given; - is standard output. The machine needs a\n"
-		"graphics card (`vga: std` in the spec).",
+	.summary = "save a VM's screen as PNG, and print the file's name",
+	.about = "FILE is moat-SANDBOX.png unless given; - is standard output. The VM needs a\n"
+		 "graphics card (`vga: std` in the spec).",
 	.examples = "  moat screenshot 3f9c desktop.png\n"
 		    "  moat screenshot 3f9c - | feh -",
 	.opts = screenshot_opts,

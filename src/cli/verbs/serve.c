@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/start.h"
+#include "cli/client/start.h"
+#include "cli/terminal/signals.h"
 #include "util/auto.h"
+#include "util/system/place.h"
 
-#define END_WAIT 60.0 /* a daemon that ends removes its sandboxes first */
+#define END_WAIT   60.0 /* long: a daemon removes its sandboxes before it exits */
+#define LOOK_AGAIN 0.05
 
 static int run_background(struct cli *cli, struct err *e)
 {
@@ -17,7 +20,7 @@ static int run_background(struct cli *cli, struct err *e)
 	return daemon_start(&op, &cli->paths, e);
 }
 
-/* Whoever waits at the other end of the ready pipe learns why there will be no daemon. */
+/* If the daemon fails to start, writes the reason to the ready pipe. */
 static int run_foreground(struct cli *cli, struct err *e)
 {
 	uint64_t ready_fd = 0;
@@ -34,16 +37,47 @@ static int run_foreground(struct cli *cli, struct err *e)
 	return -1;
 }
 
+/* Connects to the daemon. Waits for one that holds the state directory but does not serve: it
+ * starts, or ends, or has lost its socket and will notice. Returns 0 if there is no daemon. */
+static int find_running(struct cli *cli, const struct op *op, struct err *e)
+{
+	struct op part = op_within(op, END_WAIT);
+	struct place_note note;
+	struct err why;
+
+	while (cli_connect(cli, CLIENT_ANY_PROTOCOL | CLIENT_URGENT, e) < 0) {
+		if (e->kind != ERR_UNAVAILABLE)
+			return -1;
+		if (!place_held(&cli->paths, &note))
+			return 0;
+		if (note.pid && !note.here)
+			return err_set(e, ERR_UNAVAILABLE,
+				"the daemon that uses %s runs on the host %s (pid %ld)",
+				cli->paths.state, note.host, note.pid);
+		part.cancel_fd = signals_fd(); /* cli_connect has set it up */
+		if (op_pause(&part, LOOK_AGAIN, &why) == 0)
+			continue;
+		if (why.kind == ERR_TIMEOUT)
+			return err_set(e, ERR_UNAVAILABLE,
+				"a daemon (pid %ld) uses %s but cannot be reached", note.pid,
+				cli->paths.state);
+		*e = why;
+		return -1;
+	}
+	return 1;
+}
+
 static int stop(struct cli *cli, struct err *e)
 {
 	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE}, part;
 	bool force = args_has(cli->args, "force");
 	auto_fd int pidfd = -1;
 	long pid;
+	int found = find_running(cli, &op, e);
 
-	if (cli_connect(cli, CLIENT_ANY_PROTOCOL | CLIENT_URGENT, e) < 0) {
-		if (e->kind != ERR_UNAVAILABLE)
-			return -1;
+	if (found < 0)
+		return -1;
+	if (!found) {
 		cli_note(cli, "no daemon is running");
 		return EXIT_OK;
 	}
@@ -51,7 +85,7 @@ static int stop(struct cli *cli, struct err *e)
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd < 0)
 		return err_sys(e, errno, "the daemon (pid %ld)", pid);
-	if (cli_ask(cli, "shutdown", json_pack("{s:b}", "force", force), NULL, e) < 0)
+	if (cli_request(cli, "shutdown", json_pack("{s:b}", "force", force), NULL, e) < 0)
 		return -1;
 	part = op_within(&op, END_WAIT);
 	if (op_wait_fd(&part, pidfd, POLLIN, e) < 0)

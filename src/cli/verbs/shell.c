@@ -2,9 +2,7 @@
 
 #include "cli/exec.h"
 
-/* The user's own shell, as a login shell; images without one still have sh. */
-#define FIND_SHELL                                                                                 \
-	"s=${SHELL:-}; [ -x \"$s\" ] || s=/bin/bash; [ -x \"$s\" ] || s=/bin/sh; exec \"$s\" -l"
+extern const char cli_script_login_shell[]; /* login-shell.sh */
 
 static int cmd_shell_run(struct cli *cli, struct err *e)
 {
@@ -13,8 +11,8 @@ static int cmd_shell_run(struct cli *cli, struct err *e)
 
 	if (!args)
 		return -1;
-	if (json_object_set_new(args, "argv", json_pack("[s, s, s]", "/bin/sh", "-c", FIND_SHELL)) <
-		0) {
+	if (json_object_set_new(args, "argv",
+		    json_pack("[s, s, s]", "/bin/sh", "-c", cli_script_login_shell)) < 0) {
 		json_decref(args);
 		return err_oom(e);
 	}
@@ -23,7 +21,7 @@ static int cmd_shell_run(struct cli *cli, struct err *e)
 
 static const struct opt shell_opts[] = {
 	{'u', "user", "USER", "as this user, by name or number"},
-	{0, "vm", "NAME", "in this machine of the sandbox"},
+	{0, "vm", "NAME", "in this VM of the sandbox"},
 	{0},
 };
 

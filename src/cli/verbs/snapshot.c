@@ -1,8 +1,8 @@
-/* cmd-snapshot.c - `moat snapshot`, `moat restore`, `moat snapshots` and `moat fork`. */
+/* snapshot.c - `moat snapshot`, `moat restore`, `moat snapshots` and `moat fork`. */
 #include <time.h>
 
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
 static int run_named(struct cli *cli, const char *op, struct err *e)
@@ -16,7 +16,7 @@ static int run_named(struct cli *cli, const char *op, struct err *e)
 		json_decref(args);
 		return args_fail(e, "the snapshot's name is not UTF-8");
 	}
-	if (cli_ask(cli, op, args, &result, e) < 0)
+	if (cli_request(cli, op, args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
@@ -51,32 +51,34 @@ static int cmd_snapshots_run(struct cli *cli, struct err *e)
 	const json_t *one;
 	size_t i;
 
-	if (!args || cli_ask(cli, "snapshots", args, &result, e) < 0)
+	if (!args || cli_request(cli, "snapshots", args, &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(result, "snapshots"), i,
-		one) if (add_snapshot(t, one, e) < 0) return -1;
+	json_array_foreach(json_object_get(result, "snapshots"), i, one)
+		if (add_snapshot(t, one, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
 }
 
-/* As with `moat up`: ours until their ids have been printed. */
+/* Keeps the copies only after their ids were printed, as `moat up` does. */
 static int keep_copies(struct cli *cli, const json_t *copies, struct err *e)
 {
 	const json_t *one;
 	size_t i;
 
 	if (!cli->json)
-		json_array_foreach(copies, i, one) puts(get_str(one, "sandbox"));
+		json_array_foreach(copies, i, one)
+			puts(get_str(one, "sandbox"));
 	if (check_stdout(e) < 0)
 		return -1;
-	json_array_foreach(
-		copies, i, one) if (cli_ask(cli, "detach",
-					    json_pack("{s:s}", "sandbox", get_str(one, "sandbox")),
-					    NULL, e) < 0) return -1;
+	json_array_foreach(copies, i, one)
+		if (cli_request(cli, "detach",
+			    json_pack("{s:s}", "sandbox", get_str(one, "sandbox")), NULL, e) < 0)
+			return -1;
 	return EXIT_OK;
 }
 
@@ -97,7 +99,7 @@ static int cmd_fork_run(struct cli *cli, struct err *e)
 	json_object_set_new(args, "wait", json_boolean(!args_has(cli->args, "no-wait")));
 	if (json_object_size(labels))
 		json_object_set(args, "labels", labels);
-	if (cli_ask(cli, "fork", args, &result, e) < 0)
+	if (cli_request(cli, "fork", args, &result, e) < 0)
 		return -1;
 	if (cli->json && print_json(&cli->screen, result, e) < 0)
 		return -1;
@@ -150,7 +152,7 @@ const struct cmd cmd_snapshot = {
 	.name = "snapshot",
 	.group = "Sandboxes:",
 	.synopsis = "SANDBOX NAME",
-	.summary = "remember a sandbox as it is now",
+	.summary = "save the state of a running sandbox under a name",
 	.about = "All its VMs stand still for a moment; memory, running programs, disks and\n"
 		 "connections between the VMs are in it. A snapshot of the same name is replaced.\n"
 		 "Snapshots go with their sandbox. Not every driver can do it; those that cannot "

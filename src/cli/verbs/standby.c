@@ -1,6 +1,6 @@
+#include "cli/choose-spec.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
-#include "cli/up.h"
+#include "cli/terminal/signals.h"
 #include "util/auto.h"
 
 enum { STANDBY_MAX = 64 };
@@ -12,7 +12,7 @@ static int cmd_standby_run(struct cli *cli, struct err *e)
 	uint64_t count = 1;
 	double idle = 0;
 
-	if (up_choose_spec(cli, &spec, e) < 0 ||
+	if (choose_spec(cli, &spec, e) < 0 ||
 		args_number(cli->args, "count", STANDBY_MAX, &count, e) < 0 ||
 		args_seconds(cli->args, "idle", &idle, e) < 0)
 		return -1;
@@ -22,8 +22,8 @@ static int cmd_standby_run(struct cli *cli, struct err *e)
 		json_object_set_new(args, "idle", json_real(idle));
 	call.args = args;
 	cli_note(cli, "`moat up` of this spec takes one that is ready; Ctrl-C removes the others");
-	if (cli_run(cli, &call, NULL, e) == 0)
-		return EXIT_OK; /* nobody wanted any */
+	if (cli_call(cli, &call, NULL, e) == 0)
+		return EXIT_OK; /* none was taken for --idle seconds */
 	return signals_seen() ? EXIT_OK : -1;
 }
 

@@ -1,144 +1,9 @@
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "cli/access.h"
+#include "cli/choose-spec.h"
 #include "cli/cli.h"
-#include "cli/up.h"
-#include "spec/yaml.h"
+#include "cli/client/access.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/str.h"
 
-#define DEFAULT_SPEC "moat.yaml"
-
-static bool looks_like_file(const char *s)
-{
-	struct stat st;
-
-	return strchr(s, '/') || str_ends(s, ".yaml") || str_ends(s, ".yml") ||
-	       str_ends(s, ".json") || (stat(s, &st) == 0 && S_ISREG(st.st_mode));
-}
-
-static int read_stdin(char **ret, size_t *ret_len, struct err *e)
-{
-	auto_buf struct buf b = {0};
-
-	for (;;) {
-		uint8_t *room = buf_room(&b, 16384);
-		ssize_t got = room ? read(STDIN_FILENO, room, 16384) : -1;
-
-		if (!room)
-			return err_oom(e);
-		if (got < 0)
-			return err_sys(e, errno, "standard input");
-		if (got == 0)
-			break;
-		buf_grew(&b, (size_t)got);
-		if (b.len > SPEC_TEXT_MAX)
-			return err_set(e, ERR_LIMIT, "a spec of more than %d bytes", SPEC_TEXT_MAX);
-	}
-	*ret_len = b.len;
-	*ret = buf_take_str(&b);
-	return *ret ? 0 : err_oom(e);
-}
-
-static int spec_from_file(struct cli *cli, const char *path, json_t **ret, struct err *e)
-{
-	static const char *const only_images[] = {"ram", "vcpus"};
-	auto_free char *text = NULL;
-	size_t len = 0;
-	int failed;
-
-	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
-		if (args_has(cli->args, only_images[i]))
-			return args_fail(e, "--%s: %s says that already", only_images[i], path);
-	failed = strcmp(path, "-") == 0 ? read_stdin(&text, &len, e)
-					: file_read(path, SPEC_TEXT_MAX, &text, &len, e);
-	if (failed < 0)
-		return -1;
-	if (spec_text_to_json((struct bytes){(uint8_t *)text, len}, ret, e) < 0)
-		return err_wrap(e, "%s", path);
-	return 0;
-}
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-/* Vagrantfile, Vagrantfile.multi, lab.vagrantfile */
-static bool is_vagrantfile(const char *path)
-{
-	const char *name = base_name(path);
-
-	return str_starts(name, "Vagrantfile") || str_ends(name, ".vagrantfile") ||
-	       str_ends(name, ".Vagrantfile");
-}
-
-/* The daemon has another working directory. */
-static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret, struct err *e)
-{
-	static const char *const only_images[] = {"ram", "vcpus"};
-	auto_free char *full = realpath(path, NULL);
-
-	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
-		if (args_has(cli->args, only_images[i]))
-			return args_fail(e, "--%s: %s says that already", only_images[i], path);
-	if (!full)
-		return err_sys(e, errno, "%s", path);
-	return json_make(ret, e, "{s:s, s:[{}], s:{s:s}}", "driver", "vagrant", "vms", "native",
-		"vagrantfile", full);
-}
-
-static int spec_from_image(struct cli *cli, const char *image, json_t **ret, struct err *e)
-{
-	uint64_t ram = 0, vcpus = 0;
-	json_t *vm;
-
-	if (args_number(cli->args, "ram", 1u << 22, &ram, e) < 0 ||
-		args_number(cli->args, "vcpus", 512, &vcpus, e) < 0)
-		return -1;
-	vm = json_pack("{s:s, s:{s:s}}", "name", "default", "source", "image", image);
-	if (!vm)
-		return args_fail(e, "the image's name is not UTF-8");
-	if (ram)
-		json_object_set_new(vm, "ram_mb", json_integer((json_int_t)ram));
-	if (vcpus)
-		json_object_set_new(vm, "vcpus", json_integer((json_int_t)vcpus));
-	return json_make(ret, e, "{s:[o]}", "vms", vm);
-}
-
-int up_choose_spec(struct cli *cli, json_t **ret, struct err *e)
-{
-	const char *operand = cli->args->n_operands ? cli->args->operands[0] : NULL;
-	const char *image = args_get(cli->args, "image");
-
-	if (operand && image)
-		return args_fail(e, "give a spec or --image, not both");
-	if (image)
-		return spec_from_image(cli, image, ret, e);
-	if (operand && is_vagrantfile(operand))
-		return spec_from_vagrantfile(cli, operand, ret, e);
-	if (operand && (strcmp(operand, "-") == 0 || looks_like_file(operand)))
-		return spec_from_file(cli, operand, ret, e);
-	if (operand)
-		return spec_from_image(cli, operand, ret, e);
-	if (path_exists(DEFAULT_SPEC))
-		return spec_from_file(cli, DEFAULT_SPEC, ret, e);
-	return args_fail(e,
-		"what should be made? There is no ./" DEFAULT_SPEC " here. Try\n"
-		"moat up debian12         one VM of an image (see `moat image ls`)\n"
-		"moat up lab.yaml         what a spec file describes (see `moat schema`)\n"
-		"moat up Vagrantfile      what a Vagrantfile describes");
-}
-
-/* The image that a VM of the spec starts from, if it is one that moat can build. */
+/* The name of the image that a VM starts from, if moat may be able to build it. */
 static const char *image_of(const json_t *vm)
 {
 	const json_t *source = json_object_get(vm, "source");
@@ -160,11 +25,13 @@ static int build_missing(struct cli *cli, const json_t *spec, struct err *e)
 
 		if (!image)
 			continue;
-		if (cli_ask(cli, "image.inspect", json_pack("{s:s}", "image", image), NULL, e) == 0)
+		if (cli_request(
+			    cli, "image.inspect", json_pack("{s:s}", "image", image), NULL, e) == 0)
 			continue;
 		if (e->kind != ERR_NOT_FOUND)
 			return -1;
-		if (cli_ask(cli, "image.build", json_pack("{s:s}", "image", image), NULL, e) < 0)
+		if (cli_request(cli, "image.build", json_pack("{s:s}", "image", image), NULL, e) <
+			0)
 			return -1;
 	}
 	return 0;
@@ -181,21 +48,21 @@ static int up_args(struct cli *cli, json_t *spec, json_t **ret, struct err *e)
 		return -1;
 	if (name && json_object_set_new(labels, "name", json_string(name)) < 0)
 		return args_fail(e, "--name: not UTF-8");
-	/* Not detached yet: should we be ended before the very end, nothing is left. */
+	/* Not detached yet, so that the daemon removes the sandbox if we are killed before
+	 * the end. */
 	if (json_make(ret, e, "{s:O, s:O, s:b, s:b}", "spec", spec, "labels", labels, "detach", 0,
 		    "wait", !args_has(cli->args, "no-wait")) < 0)
 		return -1;
 	return access_add_for(*ret, get_str(spec, "driver"), e);
 }
 
-/* Why it took as long as it did, unless that was asked for. */
-static void tell_cold(struct cli *cli, const json_t *spec, const json_t *vms)
+/* Prints why VMs had to boot, unless the spec turned templates off. */
+static void note_cold_starts(struct cli *cli, const json_t *spec, const json_t *vms)
 {
 	const json_t *asked = json_object_get(spec, "vms"), *vm;
 	size_t i;
 
-	json_array_foreach(vms, i, vm)
-	{
+	json_array_foreach(vms, i, vm) {
 		const char *why = get_str(vm, "cold_reason");
 
 		if (*why && !json_is_false(json_object_get(json_array_get(asked, i), "warm")))
@@ -208,7 +75,7 @@ static int hold(struct cli *cli, const char *id, struct err *e)
 	cli_note(cli, "sandbox %s is up; Ctrl-C removes it", id);
 	if (client_wait_signal(cli->client, e) < 0)
 		return -1;
-	if (cli_ask(cli, "rm", json_pack("{s:[s]}", "sandboxes", id), NULL, e) < 0 &&
+	if (cli_request(cli, "rm", json_pack("{s:[s]}", "sandboxes", id), NULL, e) < 0 &&
 		e->kind != ERR_NOT_FOUND)
 		return -1;
 	return EXIT_OK;
@@ -218,7 +85,7 @@ static int check_only(struct cli *cli, json_t *spec, struct err *e)
 {
 	auto_json json_t *result = NULL;
 
-	if (cli_ask(cli, "validate", json_pack("{s:O}", "spec", spec), &result, e) < 0)
+	if (cli_request(cli, "validate", json_pack("{s:O}", "spec", spec), &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
@@ -232,8 +99,7 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 	struct call call = {.op = "up"};
 	const char *id;
 
-	if (up_choose_spec(cli, &spec, e) < 0 ||
-		args_seconds(cli->args, "timeout", &call.timeout, e))
+	if (choose_spec(cli, &spec, e) < 0 || args_seconds(cli->args, "timeout", &call.timeout, e))
 		return -1;
 	if (args_has(cli->args, "check"))
 		return check_only(cli, spec, e);
@@ -242,22 +108,23 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 	if (args_has(cli->args, "build") && build_missing(cli, spec, e) < 0)
 		return -1;
 	call.args = args;
-	if (cli_run(cli, &call, &result, e) < 0)
+	if (cli_call(cli, &call, &result, e) < 0)
 		return call.timeout > 0 && e->kind == ERR_TIMEOUT
 			       ? err_wrap(e, "not up after %g s (--timeout)", call.timeout)
 			       : -1;
 	id = get_str(result, "sandbox");
-	tell_cold(cli, spec, json_object_get(result, "vms"));
+	note_cold_starts(cli, spec, json_object_get(result, "vms"));
 	if (cli->json && print_json(&cli->screen, result, e) < 0)
 		return -1;
 	if (!cli->json)
 		puts(id);
-	/* If nobody can be told the id, the lease must still be ours to drop. */
+	/* If the id could not be printed, exit with the lease still ours: the daemon removes the
+	 * sandbox. */
 	if (check_stdout(e) < 0)
 		return -1;
 	if (args_has(cli->args, "attach"))
 		return hold(cli, id, e);
-	return cli_ask(cli, "detach", json_pack("{s:s}", "sandbox", id), NULL, e);
+	return cli_request(cli, "detach", json_pack("{s:s}", "sandbox", id), NULL, e);
 }
 
 static const struct opt up_opts[] = {

@@ -1,49 +1,51 @@
-/* cmd-warm.c - `moat image warm`, `moat image templates` and `moat image cool`. */
+/* warm.c - `moat image warm`, `moat image templates` and `moat image cool`. */
 #include <string.h>
 #include <time.h>
 
+#include "cli/choose-spec.h"
 #include "cli/cli.h"
-#include "cli/table.h"
-#include "cli/up.h"
+#include "cli/terminal/table.h"
 #include "util/auto.h"
 
-/* Why one of the VMs had to boot; NULL if none had. */
+/* Why a VM had to boot; NULL if none had to. */
 static const char *cold_reason(const json_t *result)
 {
 	const json_t *vm;
 	size_t i;
 
-	json_array_foreach(json_object_get(result, "vms"), i,
-		vm) if (strcmp(get_str(vm, "start"), "warm") != 0) return get_str(vm,
-		"cold_reason");
+	json_array_foreach(json_object_get(result, "vms"), i, vm)
+		if (strcmp(get_str(vm, "start"), "warm") != 0)
+			return get_str(vm, "cold_reason");
 	return NULL;
 }
 
-/* What the spec itself says need not be found out by booting. */
+/* Whether the spec turns templates off, which no boot is needed to find out. */
 static bool is_turned_off(const json_t *spec)
 {
 	const json_t *vm;
 	size_t i;
 
-	json_array_foreach(json_object_get(spec, "vms"), i,
-		vm) if (json_is_false(json_object_get(vm, "warm"))) return true;
+	json_array_foreach(json_object_get(spec, "vms"), i, vm)
+		if (json_is_false(json_object_get(vm, "warm")))
+			return true;
 	return false;
 }
 
-/* Making one sandbox makes the templates of all its VMs, and shows that they work. */
+/* Starts and removes one sandbox. That makes the templates of all its VMs and shows that
+ * they work. */
 static int image_warm_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *spec = NULL, *result = NULL;
 	const char *cold;
 
-	if (up_choose_spec(cli, &spec, e) < 0)
+	if (choose_spec(cli, &spec, e) < 0)
 		return -1;
 	if (is_turned_off(spec))
 		return err_set(
 			e, ERR_UNSUPPORTED, "there can be no template: the spec says warm: false");
-	if (cli_ask(cli, "up", json_pack("{s:O}", "spec", spec), &result, e) < 0 ||
-		cli_ask(cli, "rm", json_pack("{s:[s]}", "sandboxes", get_str(result, "sandbox")),
-			NULL, e) < 0)
+	if (cli_request(cli, "up", json_pack("{s:O}", "spec", spec), &result, e) < 0 ||
+		cli_request(cli, "rm",
+			json_pack("{s:[s]}", "sandboxes", get_str(result, "sandbox")), NULL, e) < 0)
 		return -1;
 	cold = cold_reason(result);
 	if (cold)
@@ -75,7 +77,7 @@ static int templates_run(struct cli *cli, struct err *e)
 	const json_t *all, *one;
 	size_t i;
 
-	if (cli_ask(cli, "template.ls", json_object(), &result, e) < 0)
+	if (cli_request(cli, "template.ls", json_object(), &result, e) < 0)
 		return -1;
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
@@ -86,7 +88,9 @@ static int templates_run(struct cli *cli, struct err *e)
 	}
 	if (table_new(heads, &t, e) < 0)
 		return -1;
-	json_array_foreach(all, i, one) if (add_row(t, one, e) < 0) return -1;
+	json_array_foreach(all, i, one)
+		if (add_row(t, one, e) < 0)
+			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
 }
@@ -95,7 +99,7 @@ static int cool_one(struct cli *cli, const char *key, double *freed, struct err 
 {
 	auto_json json_t *result = NULL;
 
-	if (cli_ask(cli, "template.rm", json_pack("{s:s}", "template", key), &result, e) < 0)
+	if (cli_request(cli, "template.rm", json_pack("{s:s}", "template", key), &result, e) < 0)
 		return -1;
 	*freed += get_num(result, "freed");
 	return 0;
@@ -110,15 +114,16 @@ static int cool_run(struct cli *cli, struct err *e)
 	size_t k;
 
 	if (args_has(cli->args, "all") == (cli->args->n_operands > 0))
-		return args_fail(e, "say which templates, or --all");
+		return args_fail(e, "name templates, or give --all");
 	if (args_need_utf8(cli->args, e) < 0)
 		return -1;
 	if (args_has(cli->args, "all")) {
-		if (cli_ask(cli, "template.ls", json_object(), &listed, e) < 0)
+		if (cli_request(cli, "template.ls", json_object(), &listed, e) < 0)
 			return -1;
-		json_array_foreach(json_object_get(listed, "templates"), k,
-			one) if (cool_one(cli, get_str(one, "key"), &freed, e) < 0 &&
-				 e->kind != ERR_BUSY) return -1;
+		json_array_foreach(json_object_get(listed, "templates"), k, one)
+			if (cool_one(cli, get_str(one, "key"), &freed, e) < 0 &&
+				e->kind != ERR_BUSY)
+				return -1;
 	}
 	for (unsigned i = 0; i < cli->args->n_operands; i++)
 		if (cool_one(cli, cli->args->operands[i], &freed, e) < 0)

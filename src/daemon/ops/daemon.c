@@ -8,7 +8,7 @@
 #include "daemon/request.h"
 #include "driver/accel.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
 struct checkup {
 	const char *driver;
@@ -37,7 +37,7 @@ int handle_doctor(struct request *rq, json_t **ret, struct err *e)
 
 	if (json_get(rq->args, "args", e, "{s?s, s?o}", "driver", &only, "access", &access) < 0)
 		return -1;
-	/* What nobody asked about is the default alone: few have a server, or Vagrant. */
+	/* Without a driver's name only the local one is checked: few have a server, or Vagrant. */
 	if (daemon_driver(rq->daemon, only ? only : driver_qemu.name, &drv, e) < 0)
 		return -1;
 	up.driver = drv->ops->name;
@@ -64,33 +64,33 @@ static void add_failed(void *arg, const char *why)
 }
 
 /*
- * Whoever calls gc after a crash often starts the daemon by doing so, and that has removed all
- * there was before it could be asked.
+ * After a crash, gc is often what starts the daemon. The start has reclaimed all there was before
+ * gc could be asked, so gc reports that, too.
  */
 static json_t *take_start_lines(struct daemon *d)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 	json_t *lines = d->reclaimed;
 
 	d->reclaimed = NULL;
 	return lines ? lines : json_array();
 }
 
-/* Servers that this daemon has not heard of may hold things of ours. */
+/* Tells the driver of servers that it may not know yet: something of ours may be there. */
 static int enter_access(struct request *rq, json_t *access, struct err *e)
 {
 	auto_json json_t *args = NULL, *ignored = NULL;
 	struct driver *drv;
 
 	if (!json_object_get(access, "instances"))
-		return 0; /* an environment for Vagrant, only */
+		return 0; /* it is an environment for Vagrant */
 	if (json_make(&args, e, "{s:O}", "access", access) < 0 ||
 		daemon_driver(rq->daemon, driver_proxmox.name, &drv, e) < 0)
 		return -1;
 	return drv->ops->pool(drv, &rq->op, args, &ignored, e);
 }
 
-/* One thing that will not go is no reason to keep the others, nor to be silent about them. */
+/* Goes on after a failure, and reports both what was removed and what was not. */
 int handle_gc(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_json json_t *removed = json_array(), *failed = json_array(), *before = NULL;
@@ -103,7 +103,7 @@ int handle_gc(struct request *rq, json_t **ret, struct err *e)
 	if (access && enter_access(rq, access, e) < 0)
 		add_failed(&c, e->msg);
 	req.access = access;
-	/* What the start began in the background is over when we have had our turn. */
+	/* This takes a turn, so what the start began to reclaim in the background is over then. */
 	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0)
 		add_failed(&c, e->msg);
 	if (store_gc(rq->daemon->store, &rq->op, add_removed, &c, e) < 0)
@@ -154,7 +154,7 @@ int handle_info(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	admission_figures(d->admission, &f);
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		auto_unlock struct lock *held = lock_take(&d->mu);
 		sessions = d->sessions;
 		requests = d->requests;
 	}
@@ -177,7 +177,8 @@ int handle_shutdown(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s?b}", "force", &force) < 0)
 		return -1;
 	if (left && !force)
-		return err_set(e, ERR_BUSY, "%u sandbox%s there; remove %s, or use force", left,
+		return err_set(e, ERR_BUSY,
+			"%u sandbox%s there: remove %s (moat rm), or give --force", left,
 			left == 1 ? " is" : "es are", left == 1 ? "it" : "them");
 	daemon_stop(rq->daemon);
 	return 0;

@@ -13,17 +13,17 @@
 
 enum { DEFAULT_CAPTURE = 10 * 1024 * 1024, LIST_MAX = PROTO_JSON_MAX - 65536 };
 
-/* A VM that an operation works in: the sandbox borrowed, the way in taken. */
+/* A VM while an operation works in it: its sandbox is borrowed, its link taken. */
 struct visit {
 	struct request *rq;
 	struct borrower b;
 	unsigned vm;
-	const char *user; /* the one asked for, else the VM's default */
+	const char *user; /* the user that the client names, else the VM's default */
 	struct guest *guest;
 	int64_t since_ns;
 };
 
-/* Which args every operation has. */
+/* The arguments that every operation has. */
 struct where {
 	const char *sandbox, *vm, *user, *cwd, *path;
 };
@@ -35,7 +35,9 @@ static int find_vm(struct sandbox *sb, const char *name, unsigned *ret, struct e
 
 	if (!vm) {
 		str_escape(name, strlen(name), safe, sizeof(safe));
-		return err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM \"%s\"", sb->id, safe);
+		return err_set(e, ERR_NOT_FOUND,
+			"sandbox %s has no VM \"%s\"; see what there is: moat ls %s", sb->id, safe,
+			sb->id);
 	}
 	*ret = (unsigned)(vm - sb->spec->vms);
 	return 0;
@@ -44,20 +46,20 @@ static int find_vm(struct sandbox *sb, const char *name, unsigned *ret, struct e
 static int visit_begin(struct request *rq, const struct where *w, struct visit *v, struct err *e)
 {
 	struct registry *reg = rq->daemon->registry;
-	struct box_vm_info info;
+	struct vm_info info;
 
 	*v = (struct visit){.rq = rq};
-	/* To the runner it would mean itself, which is root. */
+	/* An empty name would mean to the runner its own user, which is root. */
 	if (w->user && !*w->user)
 		return err_set(e, ERR_INVALID, "user: is empty");
 	if (registry_borrow(reg, w->sandbox, &rq->op, &v->b, e) < 0)
 		return -1;
 	if (find_vm(v->b.sb, w->vm, &v->vm, e) < 0)
 		goto give_back;
-	v->b.sb->driver->ops->describe(v->b.box, v->vm, &info);
+	v->b.sb->driver->ops->describe(v->b.driven, v->vm, &info);
 	v->user = w->user ? w->user : info.user;
 	v->since_ns = now_ns();
-	if (v->b.sb->driver->ops->guest_take(v->b.box, &rq->op, v->vm, &v->guest, e) == 0)
+	if (v->b.sb->driver->ops->guest_take(v->b.driven, &rq->op, v->vm, &v->guest, e) == 0)
 		return 0;
 	registry_explain(reg, &v->b, e);
 give_back:
@@ -65,17 +67,17 @@ give_back:
 	return -1;
 }
 
-/* rc is the operation's; passes it on. */
+/* Returns rc, the operation's result; explains its failure. */
 static int visit_end(struct visit *v, int rc, struct err *e)
 {
 	struct registry *reg = v->rq->daemon->registry;
 
 	v->rq->guest_ns += now_ns() - v->since_ns;
 	if (rc < 0 && e->kind == ERR_UNAVAILABLE)
-		v->b.sb->driver->ops->explain(v->b.box, v->vm, e);
+		v->b.sb->driver->ops->explain(v->b.driven, v->vm, e);
 	if (rc < 0)
 		registry_explain(reg, &v->b, e);
-	v->b.sb->driver->ops->guest_give(v->b.box, v->vm, v->guest);
+	v->b.sb->driver->ops->guest_give(v->b.driven, v->vm, v->guest);
 	registry_return(reg, &v->b);
 	return rc;
 }
@@ -95,8 +97,7 @@ static int add_strings(json_t *list, struct strv *ret, struct err *e)
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		if (!json_is_string(one))
 			return err_set(e, ERR_INVALID, "argv[%zu]: not a string", i);
 		strv_add(ret, json_string_value(one));
@@ -109,8 +110,7 @@ static int add_env(json_t *env, struct strv *ret, struct err *e)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(env, key, value)
-	{
+	json_object_foreach(env, key, value) {
 		if (!json_is_string(value) || !*key || strchr(key, '='))
 			return err_set(e, ERR_INVALID, "env.%.100s: not a variable", key);
 		strv_addf(ret, "%s=%s", key, json_string_value(value));
@@ -254,7 +254,7 @@ int handle_write(struct request *rq, json_t **ret, struct err *e)
 
 struct listing {
 	json_t *entries;
-	size_t bytes; /* about as many as the answer will have */
+	size_t bytes; /* about the size of the answer */
 };
 
 static int add_entry(void *arg, const struct guest_entry *entry, struct err *e)
@@ -279,7 +279,7 @@ static int add_entry(void *arg, const struct guest_entry *entry, struct err *e)
 	return 0;
 }
 
-/* sandbox, vm, path, cwd, user and nothing else. */
+/* For operations with no more arguments than sandbox, vm, path, cwd and user. */
 static int read_where(struct request *rq, struct where *w, struct err *e)
 {
 	*w = (struct where){0};

@@ -2,7 +2,7 @@
 #include "daemon/request.h"
 #include "daemon/stale.h"
 #include "util/json.h"
-#include "util/log.h"
+#include "util/system/log.h"
 
 static json_t *image_to_json(const struct image *img)
 {
@@ -32,8 +32,8 @@ int handle_image_ls(struct request *rq, json_t **ret, struct err *e)
 	auto_json json_t *all = json_array(), *damaged = json_array();
 
 	if (json_get(rq->args, "args", e, "{}") < 0 ||
-		store_list(rq->daemon->store, &(struct image_losses){add_loss, damaged}, &list, e) <
-			0)
+		store_list(rq->daemon->store, &(struct image_problems){add_loss, damaged}, &list,
+			e) < 0)
 		return -1;
 	for (size_t i = 0; i < list.n; i++)
 		json_array_append_new(all, image_to_json(list.items[i]));

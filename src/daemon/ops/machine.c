@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/request.h"
-#include "guest/wire.h"
+#include "wire/wire.h"
 #include "util/auto.h"
 #include "util/json.h"
 
@@ -21,7 +21,9 @@ static int borrow_vm(struct request *rq, const char *sandbox, const char *name, 
 		return -1;
 	vm = name ? spec_find_vm(b->sb->spec, name) : spec_default_vm(b->sb->spec);
 	if (!vm) {
-		err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM of that name", b->sb->id);
+		err_set(e, ERR_NOT_FOUND,
+			"sandbox %s has no VM of that name; see what there is: moat ls %s",
+			b->sb->id, b->sb->id);
 		registry_return(rq->daemon->registry, b);
 		return -1;
 	}
@@ -41,7 +43,7 @@ int handle_screenshot(struct request *rq, json_t **ret, struct err *e)
 		borrow_vm(rq, sandbox, name, &b, &vm, e) < 0)
 		return -1;
 	if (b.sb->driver->ops->screenshot)
-		rc = b.sb->driver->ops->screenshot(b.box, &rq->op, vm, &png, e);
+		rc = b.sb->driver->ops->screenshot(b.driven, &rq->op, vm, &png, e);
 	else
 		rc = err_set(e, ERR_UNSUPPORTED, "the %s driver takes no screenshots",
 			b.sb->driver->ops->name);
@@ -51,7 +53,7 @@ int handle_screenshot(struct request *rq, json_t **ret, struct err *e)
 	return json_make(ret, e, "{s:I}", "size", (json_int_t)png.len);
 }
 
-/* Sends what is there; 1 if it was something. */
+/* Sends the next piece of the log. 1: there was one; 0: this is the end at the moment. */
 static int send_more(struct request *rq, int fd, struct err *e)
 {
 	uint8_t piece[16384];
@@ -64,7 +66,7 @@ static int send_more(struct request *rq, int fd, struct err *e)
 	return n > 0;
 }
 
-/* The log began anew under the same name. */
+/* Whether the log was full and began anew, in another file of the same name. */
 static bool replaced(int fd, const char *path)
 {
 	struct stat open_one, named;
@@ -116,9 +118,9 @@ int handle_logs(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "kind is \"console\" or \"qemu\"");
 	if (borrow_vm(rq, sandbox, name, &b, &vm, e) < 0)
 		return -1;
-	rc = b.sb->driver->ops->log_path(
-		b.box, vm, strcmp(kind, "qemu") == 0 ? BOX_LOG_BACKEND : BOX_LOG_CONSOLE, &path, e);
-	/* Borrowed while following, so that the removal of the sandbox ends the stream. */
+	rc = b.sb->driver->ops->log_path(b.driven, vm,
+		strcmp(kind, "qemu") == 0 ? VM_LOG_BACKEND : VM_LOG_CONSOLE, &path, e);
+	/* The sandbox stays borrowed meanwhile, so that its removal ends the stream. */
 	if (rc == 0)
 		rc = send_log(rq, path, follow, e);
 	if (rc < 0)

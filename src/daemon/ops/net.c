@@ -2,12 +2,13 @@
 #include <stddef.h>
 
 #include "daemon/request.h"
-#include "guest/wire.h"
+#include "wire/wire.h"
 #include "util/json.h"
 
 enum { PORT_MAX = 65535 };
 
-/* Who has net_show also has forwards. */
+/* Borrows the sandbox if its driver has net_show; such a driver has net_forward and the others,
+ * too. */
 static int borrow(struct request *rq, const char *sandbox, struct borrower *b, struct err *e)
 {
 	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
@@ -29,7 +30,7 @@ int handle_net_show(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s:s}", "sandbox", &sandbox) < 0 ||
 		borrow(rq, sandbox, &b, e) < 0)
 		return -1;
-	rc = b.sb->driver->ops->net_show(b.box, &rq->op, ret, e);
+	rc = b.sb->driver->ops->net_show(b.driven, &rq->op, ret, e);
 	registry_return(rq->daemon->registry, &b);
 	return rc;
 }
@@ -54,9 +55,12 @@ int handle_net_forward(struct request *rq, json_t **ret, struct err *e)
 		check_port("host_port", host_port, 0, e) < 0 || borrow(rq, sandbox, &b, e) < 0)
 		return -1;
 	vm = name ? spec_find_vm(b.sb->spec, name) : spec_default_vm(b.sb->spec);
-	rc = vm ? b.sb->driver->ops->net_forward(b.box, &rq->op, (unsigned)(vm - b.sb->spec->vms),
-			  (unsigned)port, (unsigned)host_port, ret, e)
-		: err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM of that name", b.sb->id);
+	rc = vm ? b.sb->driver->ops->net_forward(b.driven, &rq->op,
+			  (unsigned)(vm - b.sb->spec->vms), (unsigned)port, (unsigned)host_port,
+			  ret, e)
+		: err_set(e, ERR_NOT_FOUND,
+			  "sandbox %s has no VM of that name; see what there is: moat ls %s",
+			  b.sb->id, b.sb->id);
 	registry_return(rq->daemon->registry, &b);
 	return rc;
 }
@@ -72,7 +76,7 @@ int handle_net_unforward(struct request *rq, json_t **ret, struct err *e)
 		    &host_port) < 0 ||
 		check_port("host_port", host_port, 1, e) < 0 || borrow(rq, sandbox, &b, e) < 0)
 		return -1;
-	rc = b.sb->driver->ops->net_unforward(b.box, &rq->op, (unsigned)host_port, e);
+	rc = b.sb->driver->ops->net_unforward(b.driven, &rq->op, (unsigned)host_port, e);
 	registry_return(rq->daemon->registry, &b);
 	return rc;
 }
@@ -82,7 +86,7 @@ static int send_piece(void *arg, struct bytes data, struct err *e)
 	return request_output(arg, WIRE_BODY, data, e);
 }
 
-/* Goes on until the client has enough, or the sandbox is removed. */
+/* Captures until the client has enough, or the sandbox is removed. */
 int handle_net_capture(struct request *rq, json_t **ret, struct err *e)
 {
 	const char *sandbox, *vnet = NULL;
@@ -94,7 +98,7 @@ int handle_net_capture(struct request *rq, json_t **ret, struct err *e)
 		borrow(rq, sandbox, &b, e) < 0)
 		return -1;
 	rc = b.sb->driver->ops->net_capture
-		     ? b.sb->driver->ops->net_capture(b.box, &rq->op, vnet, send_piece, rq, e)
+		     ? b.sb->driver->ops->net_capture(b.driven, &rq->op, vnet, send_piece, rq, e)
 		     : err_set(e, ERR_UNSUPPORTED,
 			       "the networks of a %s sandbox are not moat's: it cannot capture "
 			       "there",

@@ -4,10 +4,11 @@
 
 #include "daemon/removal.h"
 #include "daemon/request.h"
+#include "daemon/ops/args.h"
 #include "daemon/sandbox-make.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/log.h"
+#include "util/system/log.h"
 
 enum { FORKS_MAX = 256 };
 
@@ -23,12 +24,14 @@ static int borrow(struct request *rq, const char *id, struct borrower *b, struct
 	return -1;
 }
 
-/* What an operation on a snapshot is about. */
+/* The snapshot that an operation is about. */
 struct named {
 	const char *name;
-	const char *vm_name;      /* NULL: all VMs; no driver that takes one removes snapshots */
-	const struct vm_spec *vm; /* the same */
-	unsigned at;              /* where it is in the spec */
+	/* The one VM it is of. NULL: it is of all VMs. A driver that has snapshots of one VM does
+	 * not remove snapshots. */
+	const char *vm_name;
+	const struct vm_spec *vm;
+	unsigned at; /* the VM's index in the spec */
 };
 
 static int find_vm(const struct sandbox *sb, struct named *n, struct err *e)
@@ -41,12 +44,14 @@ static int find_vm(const struct sandbox *sb, struct named *n, struct err *e)
 			sb->driver->ops->name);
 	n->vm = spec_find_vm(sb->spec, n->vm_name);
 	if (!n->vm)
-		return err_set(e, ERR_NOT_FOUND, "sandbox %s has no VM %s", sb->id, n->vm_name);
+		return err_set(e, ERR_NOT_FOUND,
+			"sandbox %s has no VM %s; see what there is: moat ls %s", sb->id,
+			n->vm_name, sb->id);
 	n->at = (unsigned)(n->vm - sb->spec->vms);
 	return 0;
 }
 
-/* For an operation on a snapshot of a sandbox, or of one VM. */
+/* Reads the arguments of an operation on a snapshot, and borrows the sandbox. */
 static int borrow_named(struct request *rq, struct borrower *b, struct named *n, struct err *e)
 {
 	const char *id;
@@ -84,8 +89,8 @@ int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
 	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
 	ops = b.sb->driver->ops;
-	rc = n.vm ? ops->snapshot_vm(b.box, &rq->op, n.at, n.name, e)
-		  : ops->snapshot(b.box, &rq->op, n.name, e);
+	rc = n.vm ? ops->snapshot_vm(b.driven, &rq->op, n.at, n.name, e)
+		  : ops->snapshot(b.driven, &rq->op, n.name, e);
 	return give_back(rq, &b, rc, e);
 }
 
@@ -102,8 +107,8 @@ int handle_restore(struct request *rq, json_t **ret, struct err *e)
 	ops = b.sb->driver->ops;
 	rc = registry_seize(rq->daemon->registry, &b, e);
 	if (rc == 0)
-		rc = n.vm ? ops->restore_vm(b.box, &rq->op, n.at, n.name, e)
-			  : ops->restore(b.box, &rq->op, n.name, e);
+		rc = n.vm ? ops->restore_vm(b.driven, &rq->op, n.at, n.name, e)
+			  : ops->restore(b.driven, &rq->op, n.name, e);
 	return give_back(rq, &b, rc, e);
 }
 
@@ -117,7 +122,7 @@ int handle_snapshots(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s:s}", "sandbox", &id) < 0 || borrow(rq, id, &b, e) < 0)
 		return -1;
 	rc = b.sb->driver->ops->snapshots
-		     ? b.sb->driver->ops->snapshots(b.box, &rq->op, &list, e)
+		     ? b.sb->driver->ops->snapshots(b.driven, &rq->op, &list, e)
 		     : err_set(e, ERR_UNSUPPORTED, "the %s driver does not list snapshots",
 			       b.sb->driver->ops->name);
 	if (rc == 0)
@@ -135,7 +140,7 @@ int handle_snapshot_rm(struct request *rq, json_t **ret, struct err *e)
 	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
 	rc = b.sb->driver->ops->snapshot_rm
-		     ? b.sb->driver->ops->snapshot_rm(b.box, &rq->op, n.name, e)
+		     ? b.sb->driver->ops->snapshot_rm(b.driven, &rq->op, n.name, e)
 		     : err_set(e, ERR_UNSUPPORTED, "the %s driver does not remove snapshots",
 			       b.sb->driver->ops->name);
 	return give_back(rq, &b, rc, e);
@@ -150,7 +155,7 @@ struct fork_request {
 	bool detach, wait;
 };
 
-/* The spec once more: a sandbox owns its own. */
+/* Copies the spec: each sandbox owns one. */
 static int copy_spec(const struct sandbox_spec *spec, struct sandbox_spec **ret, struct err *e)
 {
 	auto_json json_t *j = NULL;
@@ -161,7 +166,7 @@ static int copy_spec(const struct sandbox_spec *spec, struct sandbox_spec **ret,
 static int fork_one(struct request *rq, const struct fork_request *f, json_t **ret, struct err *e)
 {
 	struct sandbox *source = f->source->sb;
-	struct sandbox_origin from = {.box = f->source->box, .snapshot = f->snapshot};
+	struct sandbox_origin from = {.driven = f->source->driven, .snapshot = f->snapshot};
 	struct sandbox_new req = {.driver = source->driver,
 		.lease = rq->session->lease,
 		.owner_pid = rq->session->peer_pid,
@@ -183,13 +188,13 @@ static bool is_one_of(const struct sandbox *sb, void *arg)
 	json_t *one;
 	size_t i;
 
-	json_array_foreach((json_t *)arg, i,
-		one) if (strcmp(json_string_value(json_object_get(one, "sandbox")), sb->id) ==
-			 0) return true;
+	json_array_foreach((json_t *)arg, i, one)
+		if (strcmp(json_string_value(json_object_get(one, "sandbox")), sb->id) == 0)
+			return true;
 	return false;
 }
 
-/* All, or none. */
+/* Makes all copies, or none. */
 static int fork_all(
 	struct request *rq, const struct fork_request *f, unsigned n, json_t *made, struct err *e)
 {
@@ -224,10 +229,10 @@ static int run_fork(
 	snprintf(name, sizeof(name), ".fork-%llu-%lld", (unsigned long long)rq->session->lease,
 		(long long)rq->id);
 	f->snapshot = name;
-	if (ops->snapshot(f->source->box, &rq->op, name, e) < 0)
+	if (ops->snapshot(f->source->driven, &rq->op, name, e) < 0)
 		return -1;
 	rc = fork_all(rq, f, n, made, e);
-	if (ops->snapshot_rm(f->source->box, &cleanup, name, &undo) < 0)
+	if (ops->snapshot_rm(f->source->driven, &cleanup, name, &undo) < 0)
 		log_err(&rq->op, LOG_WARN, &undo, "the copies' snapshot stays");
 	return rc;
 }

@@ -1,25 +1,26 @@
 /*
- * The operation that keeps sandboxes of a spec ready. It lasts until its client ends it, so what it
- * keeps goes with the client like everything else. One is made at a time, by a thread with an
- * operation of its own: that one can be cancelled (its memory is needed) without ending this.
+ * The operation that keeps sandboxes of a spec ready. It lasts until its client ends it, so the
+ * sandboxes go with the client, as any others. They are made one at a time, by a thread with an op
+ * of its own: when memory is needed, the making is cancelled, and this operation goes on.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "daemon/removal.h"
 #include "daemon/request.h"
+#include "daemon/ops/args.h"
 #include "daemon/sandbox-make.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/log.h"
+#include "util/system/log.h"
+#include "util/thread/thread.h"
 
 enum { COUNT_MAX = 64, FAILURES_MAX = 3 };
 #define IDLE_SECONDS  3600.0 /* unless the client says otherwise */
-#define LOOK_SECONDS  2.0    /* between looks whether all are well */
-#define AGAIN_SECONDS 5.0    /* after one had to go, or could not be made */
+#define LOOK_SECONDS  2.0    /* between looks whether a VM is dead */
+#define AGAIN_SECONDS 5.0    /* until the next is made, after one could not be made */
 
 struct keeper {
 	struct request *rq;
@@ -27,16 +28,17 @@ struct keeper {
 	struct driver *driver;
 	json_t *spec, *labels; /* the spec with all defaults */
 	unsigned count, failures;
-	int64_t idle_ns, used_ns; /* when one was taken, or it began */
-	int64_t not_before_ns;    /* until then no other is made */
+	int64_t idle_ns;       /* it ends when no sandbox was taken for so long */
+	int64_t used_ns;       /* when one was taken last, or this operation began */
+	int64_t not_before_ns; /* until then no sandbox is made */
 	struct standby_figures said;
 
-	/* the one being made */
+	/* the thread that makes one */
 	bool runs;
 	pthread_t thread;
 	struct op op;
-	int done_fd;        /* eventfd: the thread has nothing left to do */
-	struct err failure; /* the thread's, until it is joined */
+	int done_fd;        /* eventfd: rung when the thread has nothing left to do */
+	struct err failure; /* belongs to the thread until it is joined */
 	bool failed;
 };
 
@@ -52,7 +54,7 @@ static int make_one(struct keeper *k, struct err *e)
 	if (spec_parse(k->spec, &spec, e) < 0)
 		return -1;
 	req.ram_mb = spec_total_ram(spec, k->driver);
-	/* Those who wait for memory come first. */
+	/* Clients that wait for memory come first. */
 	if (admission_enter(k->rq->daemon->admission, &k->op, req.ram_mb, ADMISSION_SPARE, e) < 0)
 		return -1;
 	req.spec = take_ptr(&spec);
@@ -65,7 +67,6 @@ static void *maker_main(void *arg)
 	struct keeper *k = arg;
 	uint64_t one = 1;
 
-	pthread_setname_np(pthread_self(), "standby-maker");
 	k->failed = make_one(k, &k->failure) < 0;
 	if (write(k->done_fd, &one, sizeof(one)) < 0)
 		log_msg(&k->op, LOG_ERROR, "eventfd");
@@ -74,14 +75,11 @@ static void *maker_main(void *arg)
 
 static int start_making(struct keeper *k, struct err *e)
 {
-	int rc;
-
 	if (op_init(&k->op, k->rq->op.id, 0, e) < 0)
 		return -1;
-	rc = pthread_create(&k->thread, NULL, maker_main, k);
-	if (rc) {
+	if (thread_start(&k->thread, "standby-maker", maker_main, k, e) < 0) {
 		op_done(&k->op);
-		return err_sys(e, rc, "thread");
+		return -1;
 	}
 	k->runs = true;
 	return 0;
@@ -91,14 +89,14 @@ static void end_making(struct keeper *k)
 {
 	uint64_t count;
 
-	pthread_join(k->thread, NULL);
+	thread_join(k->thread);
 	if (read(k->done_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		log_msg(&k->rq->op, LOG_ERROR, "eventfd");
 	op_done(&k->op);
 	k->runs = false;
 }
 
-/* One was made, or not. Fails when there is no point in trying again. */
+/* Looks at what became of the making. Fails when there is no point in trying again. */
 static int judge(struct keeper *k, struct err *e)
 {
 	if (!k->failed) {
@@ -106,16 +104,17 @@ static int judge(struct keeper *k, struct err *e)
 		return 0;
 	}
 	k->not_before_ns = now_ns() + (int64_t)(AGAIN_SECONDS * 1e9);
-	/* No memory, or somebody removed it: that is no fault. */
+	/* The spec is not at fault if there was no memory, or if a client removed the sandbox. */
 	if (k->failure.kind == ERR_BUSY || k->failure.kind == ERR_UNAVAILABLE)
 		return 0;
+	log_err(&k->rq->op, LOG_WARN, &k->failure, "cannot make a sandbox for standby");
 	if (++k->failures < FAILURES_MAX)
 		return 0;
 	*e = k->failure;
 	return -1;
 }
 
-/* That there is no thread for it, say, is a failure like those of the thread: others are ready. */
+/* A failure to start the thread counts like one of the thread: other sandboxes may be ready. */
 static int try_making(struct keeper *k, struct err *e)
 {
 	if (start_making(k, &k->failure) == 0)
@@ -151,7 +150,8 @@ static void tell(struct keeper *k, const struct standby_figures *now)
 	k->said = *now;
 }
 
-/* Until something has happened, or it is time to look. Fails when this operation ends. */
+/* Waits until a sandbox was taken or made, or it is time to look. Fails when this operation ends.
+ */
 static int await_news(struct keeper *k, struct err *e)
 {
 	struct op look = op_within(&k->rq->op, LOOK_SECONDS);
@@ -170,7 +170,7 @@ static int await_news(struct keeper *k, struct err *e)
 	return judge(k, e);
 }
 
-/* 0: nobody has taken any for too long. */
+/* Keeps sandboxes ready; returns when none was taken for too long. */
 static int keep(struct keeper *k, struct err *e)
 {
 	struct registry *r = k->rq->daemon->registry;

@@ -1,4 +1,5 @@
-/* What moat needs of a Proxmox server, looked at through its API. */
+#include "driver/proxmox/doctor.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,10 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/site/access.h"
+#include "driver/proxmox/site/node.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/str.h"
 
 #define GIB ((int64_t)1 << 30)
 enum { CLOCK_SECONDS = 30, SPACE_GIB = 20 };
@@ -37,20 +39,21 @@ static void say(
 	r->say(r->arg, &c);
 }
 
-/* False: it has been said that the server cannot be asked. */
+/* False: the server cannot be asked, which has been reported. */
 static bool check_version(const struct report *r)
 {
 	bool old, no_disks;
 	char text[32];
 	struct err e;
 
-	/* Asked anew, unlike the version: this shows whether the login works now. */
+	/* Asked anew, while pve_older_than may use a kept answer: this shows whether the login
+	 * works now. */
 	if (pve_do(r->api, r->op, "GET", NULL, 0, NULL, &e, "/version") < 0 ||
 		pve_older_than(r->inst->site, r->op, 8, 2, &old, text, &e) < 0 ||
 		pve_older_than(r->inst->site, r->op, PVE_DISKS_SINCE, &no_disks, text, &e) < 0) {
 		const char *fix = "";
 
-		if (strstr(e.msg, "certificate"))
+		if (pve_says_certificate(&e))
 			fix = "set \"fingerprint\" to what `pvenode cert info` shows, or "
 			      "verify_tls "
 			      "to false";
@@ -90,8 +93,7 @@ static bool has_privilege(const json_t *all, const char *path, const char *names
 	const char *at;
 	json_t *value, *granted;
 
-	json_object_foreach((json_t *)all, at, value)
-	{
+	json_object_foreach((json_t *)all, at, value) {
 		size_t n = strlen(at);
 
 		if (strcmp(at, "/") != 0 &&
@@ -111,8 +113,8 @@ static bool has_privilege(const json_t *all, const char *path, const char *names
 	return false;
 }
 
-/* The server asks for more than the right to put a file on a storage: a download lets a user look
- * around in its network. */
+/* A download needs more than the right to put a file on a storage, because it lets a user reach
+ * into the server's network. */
 static void check_downloads(const struct report *r, const json_t *all)
 {
 	char node[128];
@@ -180,8 +182,7 @@ static bool check_node(const struct report *r)
 		say(r, "node", CHECK_MISSING, "", "%.200s", e.msg);
 		return false;
 	}
-	json_array_foreach(nodes, i, n)
-	{
+	json_array_foreach(nodes, i, n) {
 		const char *name = json_string_value(json_object_get(n, "node"));
 		size_t len = strlen(names);
 
@@ -274,8 +275,7 @@ static void check_sdn(const struct report *r)
 			"%.200s", e.msg);
 		return;
 	}
-	json_array_foreach(there, i, z)
-	{
+	json_array_foreach(there, i, z) {
 		const char *name = json_string_value(json_object_get(z, "zone"));
 		const char *status = json_string_value(json_object_get(z, "status"));
 
@@ -285,7 +285,7 @@ static void check_sdn(const struct report *r)
 		dhcp_works |= status && strcmp(status, "available") == 0;
 	}
 	say(r, "sdn", CHECK_OK, "", "%zu zones", json_array_size(zones));
-	/* The API cannot tell whether the package is there; a network that works can. */
+	/* The API does not tell whether dnsmasq is installed; a network that works shows it. */
 	say(r, "dnsmasq", CHECK_OK, "",
 		dhcp_works ? "networks work on the node%s"
 			   : "cannot be seen from here; DHCP needs it: apt-get install dnsmasq && "

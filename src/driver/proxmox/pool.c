@@ -1,8 +1,10 @@
 /*
- * Places. Sandboxes of one pool stand in one queue, whoever their clients are: the first waits for
- * an instance that has room, the others for becoming the first. An instance that cannot be asked
- * is left out for a while; one with leftovers of ours is left out until they are gone.
+ * Sandboxes of one pool stand in one queue, whoever their clients are: the first waits for an
+ * instance that has room, the others until they are the first. An instance that cannot be asked is
+ * left out for a while. One with leftovers of ours is left out until they are gone.
  */
+#include "driver/proxmox/pool.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,13 +13,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/cleanup/cleaner.h"
+#include "driver/proxmox/network/claims.h"
+#include "driver/proxmox/site/access.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
-#define LOOK_SECONDS  3.0 /* memory may become free without our doing */
+#define LOOK_SECONDS  3.0 /* other users of the server may free memory */
 #define ASIDE_SECONDS 15
 enum { KEEP_MB = 256 };
 
@@ -37,7 +41,7 @@ static void wake_locked(struct pve_pool *p)
 	uint64_t one = 1;
 
 	if (p->first && write(p->first->fd, &one, sizeof(one)) < 0)
-		return; /* it has been woken often enough */
+		return; /* the counter is full: it will wake up */
 }
 
 static struct pve_pool *find_pool_locked(struct pve_driver *d, const char *id, struct err *e)
@@ -66,7 +70,7 @@ static int join(struct pve_driver *d, const char *id, struct pve_waiter *w, stru
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->fd < 0)
 		return err_sys(e, errno, "eventfd");
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 	*ret = find_pool_locked(d, id, e);
 	if (!*ret) {
 		close(w->fd);
@@ -82,7 +86,7 @@ static int join(struct pve_driver *d, const char *id, struct pve_waiter *w, stru
 static void leave(struct pve_driver *d, struct pve_pool *p, struct pve_waiter *w)
 {
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		auto_unlock struct lock *held = lock_take(&d->mu);
 		for (struct pve_waiter **at = &p->first; *at; at = &(*at)->next)
 			if (*at == w) {
 				*at = w->next;
@@ -99,7 +103,7 @@ static void leave(struct pve_driver *d, struct pve_pool *p, struct pve_waiter *w
 static void set_aside(struct pve_driver *d, struct pve_inst *inst, enum pve_inst_state state,
 	const struct err *why)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	if (inst->state == PVE_INST_DIRTY && state == PVE_INST_FAILED)
 		return;
@@ -125,15 +129,14 @@ static int64_t mb(const json_t *bytes)
 	return (int64_t)json_number_value(bytes) / (1024 * 1024);
 }
 
-/* Memory that running VMs were promised and have not touched is as good as gone. */
+/* Memory that running VMs may still touch counts as used. */
 static int64_t untouched_mb(const json_t *vms)
 {
 	const json_t *vm;
 	int64_t sum = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)vms, i, vm)
-	{
+	json_array_foreach((json_t *)vms, i, vm) {
 		const char *status = json_string_value(json_object_get(vm, "status"));
 		int64_t rest = mb(json_object_get(vm, "maxmem")) - mb(json_object_get(vm, "mem"));
 
@@ -143,31 +146,32 @@ static int64_t untouched_mb(const json_t *vms)
 	return sum;
 }
 
-/* 1: there is room; 0: not now, with the reason in e; -1: it cannot be asked, or will never do. */
-static int look(struct pve_box *b, struct pve_inst *inst, const struct op *op, struct offer *o,
+/* Whether an instance has room for the sandbox. 1: yes; 0: not now, with the reason in e; -1: it
+ * cannot be asked, or is too small for ever. */
+static int look(struct pve_sandbox *b, struct pve_inst *inst, const struct op *op, struct offer *o,
 	struct err *e)
 {
 	struct pve_api *api = pve_site_api(inst->site);
 	auto_json json_t *vms = NULL, *status = NULL;
 	const json_t *memory;
 	int64_t total, room;
-	unsigned max, boxes;
+	unsigned max, sandboxes;
 	uint64_t promised;
 
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+		auto_unlock struct lock *held = lock_take(&b->d->mu);
 		max = inst->max_sandboxes;
-		boxes = inst->boxes;
+		sandboxes = inst->sandboxes;
 		promised = inst->promised_mb;
 	}
-	if (max && boxes >= max) {
-		err_set(e, ERR_BUSY, "%s has %u of %u sandboxes", inst->id, boxes, max);
+	if (max && sandboxes >= max) {
+		err_set(e, ERR_BUSY, "%s has %u of %u sandboxes", inst->id, sandboxes, max);
 		return 0;
 	}
 	if (pve_do(api, op, "GET", NULL, 0, &vms, e, "/nodes/%s/qemu", inst->node) < 0)
 		return -1;
 	if (max) {
-		room = (int64_t)(max - boxes);
+		room = (int64_t)(max - sandboxes);
 	} else {
 		if (pve_do(api, op, "GET", NULL, 0, &status, e, "/nodes/%s/status", inst->node) < 0)
 			return -1;
@@ -191,12 +195,12 @@ static int look(struct pve_box *b, struct pve_inst *inst, const struct op *op, s
 	return 1;
 }
 
-/* Whether it is worth asking; 0 with the reason in e if not, -1 if it is out of order. desperate:
- * there is no other. */
-static int usable(struct pve_box *b, struct pve_inst *inst, bool desperate, struct err *e)
+/* Whether an instance is worth asking. 0 with the reason in e if not now, -1 if it is out of
+ * order. desperate: no other instance can be used, so also ask one that has just failed. */
+static int usable(struct pve_sandbox *b, struct pve_inst *inst, bool desperate, struct err *e)
 {
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+		auto_unlock struct lock *held = lock_take(&b->d->mu);
 
 		if (inst->disabled) {
 			err_set(e, ERR_BUSY, "%s is disabled", inst->id);
@@ -209,7 +213,7 @@ static int usable(struct pve_box *b, struct pve_inst *inst, bool desperate, stru
 		if (inst->state == PVE_INST_FAILED && now_ns() < inst->look_again_ns && !desperate)
 			return err_set(e, ERR_UNAVAILABLE, "%s: %s", inst->id, inst->why);
 	}
-	if (pve_net_clashes(b, inst->site)) {
+	if (pve_claims_clash(b, inst->site)) {
 		err_set(e, ERR_BUSY, "%s: another sandbox has the same network or MAC", inst->id);
 		return 0;
 	}
@@ -219,7 +223,8 @@ static int usable(struct pve_box *b, struct pve_inst *inst, bool desperate, stru
 struct choice {
 	struct offer best;
 	unsigned n, alive;
-	struct err wait, broken; /* why there is no room at the moment; what is out of order */
+	struct err wait;   /* why there is no room at the moment */
+	struct err broken; /* why an instance cannot be used */
 };
 
 static void consider(struct choice *c, struct offer o)
@@ -233,7 +238,7 @@ static void consider(struct choice *c, struct offer o)
 }
 
 /* Looks at every instance of the pool; -1 only if op has ended. */
-static int look_around(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+static int look_around(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
 	const char *pool, bool desperate, struct choice *c, struct err *e)
 {
 	*c = (struct choice){0};
@@ -267,8 +272,9 @@ static int look_around(struct pve_box *b, const struct op *op, struct pve_inst *
 	return 0;
 }
 
-/* The best place at the moment: 1 and *ret; 0 and why in e; -1 if none of them will ever do. */
-static int choose(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+/* Chooses the instance with the most room: 1 and *ret; 0 and the reason in e if none has room
+ * now; -1 if none can ever be used. */
+static int choose(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
 	const char *pool, struct offer *ret, struct err *e)
 {
 	struct choice c;
@@ -288,26 +294,27 @@ static int choose(struct pve_box *b, const struct op *op, struct pve_inst *const
 	return c.best.inst != NULL;
 }
 
-/* The same; what the spec insists on is the box's from then on, before the next one looks. */
-static int choose_and_claim(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
-	const char *pool, struct offer *ret, struct err *e)
+/* Chooses an instance, and claims there what networks and MACs the spec insists on, before the
+ * next sandbox looks. */
+static int choose_and_claim(struct pve_sandbox *b, const struct op *op,
+	struct pve_inst *const *insts, const char *pool, struct offer *ret, struct err *e)
 {
 	int rc = choose(b, op, insts, pool, ret, e);
 
-	if (rc <= 0 || pve_net_claim(b, ret->inst->site, e) == 0)
+	if (rc <= 0 || pve_claims_take(b, ret->inst->site, e) == 0)
 		return rc;
-	/* Somebody of another pool was faster. */
+	/* A sandbox of another pool was faster. */
 	json_decref(ret->vms);
 	*ret = (struct offer){0};
 	return e->kind == ERR_BUSY ? 0 : -1;
 }
 
-static void take_place(struct pve_box *b, struct pve_inst *inst)
+static void take_place(struct pve_sandbox *b, struct pve_inst *inst)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+	auto_unlock struct lock *held = lock_take(&b->d->mu);
 
 	inst->state = PVE_INST_OK;
-	inst->boxes++;
+	inst->sandboxes++;
 	inst->promised_mb += b->ram_mb;
 	b->promised = true;
 	b->inst = inst;
@@ -316,12 +323,13 @@ static void take_place(struct pve_box *b, struct pve_inst *inst)
 
 static bool is_first(struct pve_driver *d, struct pve_pool *p, const struct pve_waiter *w)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	return p->first == w;
 }
 
-/* Until something changes, or may have. */
+/* Waits until something has changed. The first in the queue also looks again after a while,
+ * because servers tell nobody that they have room. */
 static int wait_a_while(struct pve_waiter *w, const struct op *op, bool first, struct err *e)
 {
 	struct op part = first ? op_within(op, LOOK_SECONDS) : *op;
@@ -336,11 +344,11 @@ static int wait_a_while(struct pve_waiter *w, const struct op *op, bool first, s
 
 static const char *pool_name(const struct sandbox_spec *spec, struct pve_inst *const *insts)
 {
-	/* "any" is easy if there is one. */
+	/* Without a pool in the spec, the client's first instance says which. */
 	return spec->pool ? spec->pool : insts[0] ? insts[0]->pool : "default";
 }
 
-int pve_place(struct pve_box *b, const struct op *op, struct pve_inst *const *insts,
+int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
 	json_t **ret_vms, struct err *e)
 {
 	const char *name = pool_name(b->spec, insts);
@@ -380,22 +388,22 @@ int pve_place(struct pve_box *b, const struct op *op, struct pve_inst *const *in
 	return 0;
 }
 
-void pve_place_started(struct pve_box *b)
+void pve_place_started(struct pve_sandbox *b)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
+	auto_unlock struct lock *held = lock_take(&b->d->mu);
 
 	if (b->promised)
 		b->inst->promised_mb -= b->ram_mb;
 	b->promised = false;
 }
 
-void pve_place_leave(struct pve_box *b)
+void pve_place_leave(struct pve_sandbox *b)
 {
 	if (!b->inst)
 		return;
 	pve_place_started(b);
-	auto_unlock pthread_mutex_t *held = lock_take(&b->d->mu);
-	b->inst->boxes--;
+	auto_unlock struct lock *held = lock_take(&b->d->mu);
+	b->inst->sandboxes--;
 	b->inst = NULL;
 	for (struct pve_pool *p = b->d->pools; p; p = p->next)
 		wake_locked(p);
@@ -409,7 +417,7 @@ static json_t *inst_to_json_locked(const struct pve_inst *i)
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o}", "pool", i->pool, "instance",
 		i->id, "server", i->site->key, "node", i->node, "state",
-		i->disabled ? "disabled" : states[i->state], "sandboxes", (int)i->boxes,
+		i->disabled ? "disabled" : states[i->state], "sandboxes", (int)i->sandboxes,
 		"max_sandboxes", (int)i->max_sandboxes, "detail",
 		json_text(i->state == PVE_INST_OK ? "" : i->why));
 }
@@ -422,7 +430,7 @@ static bool fits(const struct pve_inst *i, const char *pool, const char *instanc
 static json_t *list_pools(struct pve_driver *d, const char *pool, const char *instance)
 {
 	json_t *insts = json_array(), *queues = json_object();
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	for (struct pve_inst *i = d->insts; i; i = i->next)
 		if (fits(i, pool, instance))
@@ -437,7 +445,7 @@ static unsigned change(
 	struct pve_driver *d, const char *pool, const char *instance, const char *action)
 {
 	unsigned n = 0;
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	for (struct pve_inst *i = d->insts; i; i = i->next) {
 		if (!fits(i, pool, instance))

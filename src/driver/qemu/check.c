@@ -1,9 +1,10 @@
-#include "driver/qemu-check.h"
+#include "driver/qemu/check.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "driver/qemu/vm/vm.h"
 #include "util/json.h"
 
 static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
@@ -12,8 +13,7 @@ static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
 	json_t *value, *one;
 	size_t at;
 
-	json_object_foreach(vm->native, key, value)
-	{
+	json_object_foreach(vm->native, key, value) {
 		if (strcmp(key, "args") != 0)
 			return spec_err(e, SPEC_PLACE("vms[%zu].native.%s", i, key),
 				"the qemu driver knows only \"args\", a list of arguments for "
@@ -21,17 +21,12 @@ static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
 		if (!json_is_array(value))
 			return spec_err(
 				e, SPEC_PLACE("vms[%zu].native.args", i), "expected a list");
-		json_array_foreach(value, at, one) if (!json_is_string(one)) return spec_err(
-			e, SPEC_PLACE("vms[%zu].native.args[%zu]", i, at), "expected a string");
+		json_array_foreach(value, at, one)
+			if (!json_is_string(one))
+				return spec_err(e, SPEC_PLACE("vms[%zu].native.args[%zu]", i, at),
+					"expected a string");
 	}
 	return 0;
-}
-
-const char *qemu_source_name(const struct source_spec *s)
-{
-	return s->kind == SPEC_SOURCE_BUILT_IN ? s->built_in
-	       : s->kind == SPEC_SOURCE_OVA    ? s->ova
-					       : s->image;
 }
 
 /* What can be said of an image before it is used. */

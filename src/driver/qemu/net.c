@@ -1,6 +1,6 @@
-#include "driver/qemu-net.h"
+#include "driver/qemu/net.h"
 
-#include "util/log.h"
+#include "util/system/log.h"
 
 static size_t count_nics(const struct sandbox_spec *spec)
 {
@@ -25,8 +25,8 @@ int qemu_net_open(const struct driver_env *env, const struct op *op, const char 
 	op_progress(op, 0, 0, "making the network");
 	if (net_open(op, &req, ret, e) == 0)
 		return 0;
-	/* A NIC that nobody else is connected to loses nothing on QEMU's own network, which leads
-	 * nowhere either: a host without the tools can still run single VMs. */
+	/* The only NIC of a sandbox loses nothing on QEMU's own network, which leads nowhere
+	 * either: a host without the tools can still run single VMs. */
 	if (e->kind == ERR_UNSUPPORTED && spec->networks.mode == SPEC_NET_AUTO && n == 1) {
 		log_err(op, LOG_INFO, e, "%s: its NIC is on a user-mode network", sandbox);
 		return 0;

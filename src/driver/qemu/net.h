@@ -1,9 +1,10 @@
-/* qemu-net.h - a local box's network: whether there is one, and making it. */
+/* net.h - decides whether a local sandbox has a network, and makes it. By the sandbox's owner. */
 #pragma once
 
 #include "driver/driver.h"
 #include "net/net.h"
 
-/* *ret stays NULL where the box needs none, or can do with a user-mode network for its one NIC. */
+/* *ret stays NULL where the sandbox needs no network, or can do with a user-mode network for its
+ * one NIC. */
 int qemu_net_open(const struct driver_env *env, const struct op *op, const char *sandbox,
 	const struct sandbox_spec *spec, uint64_t random, struct net **ret, struct err *e);

@@ -1,7 +1,7 @@
-/* qemu-box.h - one local sandbox, for the files of the driver that make, snapshot and copy them. */
+/* sandbox.h - one local sandbox: making, starting and removing it. By its owner, one at a time. */
 #pragma once
 
-#include "driver/qemu-vm.h"
+#include "driver/qemu/vm/vm.h"
 
 enum { QEMU_CLEANUP_SECONDS = 30 };
 
@@ -9,36 +9,31 @@ struct qemu_driver {
 	struct driver base;
 	const struct driver_env *env;
 	bool kvm;
-	char *root; /* where the boxes' directories are */
+	char *root; /* where the sandboxes' directories are */
 };
 
-struct qemu_box {
-	struct box base;
+struct qemu_sandbox {
+	struct driver_sandbox base;
 	struct qemu_driver *d;
 	char id[32];
 	char *dir;
 	const struct sandbox_spec *spec;
-	uint64_t random; /* where the MACs on it come from */
-	struct net *net; /* NULL: no NICs, or each on a user-mode network */
+	uint64_t random; /* the MACs of its NICs are made of it */
+	struct net *net; /* NULL: it has no NICs, or its NIC is on a user-mode network */
 	struct qemu_vm *vms;
 	size_t n_vms;
 	struct turn saving; /* one snapshot at a time */
 };
 
-/* A box with a directory and a network, journaled, and VMs that can be started or freed. like
- * (may be NULL): another with the same spec, whose addresses it has. */
-int qemu_box_new(struct qemu_driver *d, const struct op *op, const struct box_request *req,
-	const struct qemu_box *like, struct qemu_box **ret, struct err *e);
-/* All of it is made: what happens to it from now on is not a failed start. */
-void qemu_box_keep(struct qemu_box *b);
+/* A sandbox with a directory and a network, journaled, and VMs that can be started or freed. like
+ * (may be NULL): another sandbox with the same spec; the new one gets its addresses. */
+int qemu_sandbox_new(struct qemu_driver *d, const struct op *op, const struct sandbox_request *req,
+	const struct qemu_sandbox *like, struct qemu_sandbox **ret, struct err *e);
+/* Starts the VMs in the spec's order, and waits until all of them are ready. */
+int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *e);
+/* The sandbox is in use from now on: if memory runs out, what is still being made goes first. */
+void qemu_sandbox_keep(struct qemu_sandbox *b);
 /* Removes and frees it. */
-int qemu_box_remove(struct qemu_box *b, const struct op *op, struct err *e);
-
-/* Snapshots (qemu-snapshot.c); the names of driver_ops. */
-int qemu_snapshot(struct box *box, const struct op *op, const char *name, struct err *e);
-int qemu_restore(struct box *box, const struct op *op, const char *name, struct err *e);
-int qemu_snapshots(struct box *box, const struct op *op, json_t **ret, struct err *e);
-int qemu_snapshot_rm(struct box *box, const struct op *op, const char *name, struct err *e);
-int qemu_refresh(struct box *box, const struct op *op, struct err *e);
-int qemu_create_from(struct box *box, const struct op *op, const char *name,
-	const struct box_request *req, struct box **ret, struct err *e);
+int qemu_sandbox_remove(struct qemu_sandbox *b, const struct op *op, struct err *e);
+/* Removes and frees a sandbox that could not be made, even if op has ended. A failure is logged. */
+void qemu_sandbox_undo(struct qemu_sandbox *b, const struct op *op);

@@ -1,11 +1,14 @@
 /*
- * Snapshots of whole boxes. DIR/snapshots/NAME has for each VM its state (memory and devices), a
- * copy of its overlay and, if it has any, of its UEFI variables. It gets its name when it is whole.
- * The VMs stand still while it is made and go on afterwards, whether it was made or not.
+ * Snapshots of whole sandboxes. DIR/snapshots/NAME has for each VM its state (memory and devices),
+ * a copy of its overlay and, if it has any, of its UEFI variables. It gets its name when it is
+ * whole. The VMs stand still while it is made and go on afterwards, whether it was made or not.
  *
  * Going back means new QEMUs: they load what was saved, standing still, and go on together. The
- * box's directory, its images and templates stay what they are, so nothing else has to be saved.
+ * sandbox's directory, its images and templates stay what they are, so nothing else has to be
+ * saved.
  */
+#include "driver/qemu/snapshot.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -17,20 +20,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "driver/qemu-box.h"
-#include "driver/qemu-disk.h"
-#include "guest/wire.h"
+#include "driver/qemu/vm/disk.h"
+#include "driver/qemu/vm/state.h"
+#include "driver/qemu/sandbox.h"
+#include "wire/wire.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/log.h"
-#include "util/memory.h"
+#include "util/system/log.h"
+#include "util/system/memory.h"
 #include "util/str.h"
 
 enum { NAME_LEN_MAX = 64, META_MAX = 64 * 1024 };
-#define RUNNERS "runners" /* in a snapshot's meta.json, for ourselves */
+#define RUNNERS "runners" /* in a snapshot's meta.json; clients are not shown it */
 
-/* A dot comes before the names of the daemon's own, which it refuses from others. */
+/* The daemon's own snapshots have a dot before their names. It refuses such names from clients. */
 static int check_name(const char *name, struct err *e)
 {
 	const char *at = name[0] == '.' ? name + 1 : name;
@@ -46,20 +50,22 @@ static int check_name(const char *name, struct err *e)
 	return 0;
 }
 
-static int path_of(const struct qemu_box *b, const char *name, char **ret, struct err *e)
+static int path_of(const struct qemu_sandbox *b, const char *name, char **ret, struct err *e)
 {
 	return str_printf(ret, e, "%s/snapshots/%s", b->dir, name);
 }
 
-/* The directory of a snapshot that is there. */
-static int find(const struct qemu_box *b, const char *name, char **ret, struct err *e)
+/* The directory of an existing snapshot. */
+static int find(const struct qemu_sandbox *b, const char *name, char **ret, struct err *e)
 {
 	auto_free char *dir = NULL;
 
 	if (path_of(b, name, &dir, e) < 0)
 		return -1;
 	if (!path_exists(dir))
-		return err_set(e, ERR_NOT_FOUND, "sandbox %s has no snapshot %.64s", b->id, name);
+		return err_set(e, ERR_NOT_FOUND,
+			"sandbox %s has no snapshot %.64s; see what there is: moat snapshots %s",
+			b->id, name, b->id);
 	*ret = take_ptr(&dir);
 	return 0;
 }
@@ -68,8 +74,8 @@ static int find(const struct qemu_box *b, const char *name, char **ret, struct e
 
 static const char what[] = "a snapshot";
 
-/* Better said before than by a VM that finds the disk full. */
-static int check_room(const struct qemu_box *b, struct err *e)
+/* Fails before anything is written, rather than when the disk is full. */
+static int check_room(const struct qemu_sandbox *b, struct err *e)
 {
 	auto_fd int dir = open(b->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	unsigned long long need = 0, room;
@@ -85,27 +91,28 @@ static int check_room(const struct qemu_box *b, struct err *e)
 		return err_set(e, ERR_LIMIT,
 			"not enough disk for %s: it may take %llu MB, %llu MB are free", what,
 			need >> 20, room >> 20);
-	return memory_holds(dir) ? memory_check(need, what, e) : 0;
+	return memory_backs(dir) ? memory_check(need, what, e) : 0;
 }
 
 /*
- * A QEMU that saves reads all of the VM's memory, and each page that a template's memory file does
- * not have yet comes into being by that. It would be QEMU that the kernel kills if there is none
- * left. So they are made here, while it is seen that there is enough.
+ * A QEMU that saves reads all of the VM's memory. Each page that a template's memory file does not
+ * have yet comes into being by that, and if memory ran out the kernel would kill QEMU. So the pages
+ * are made here first, looking each time whether there is enough memory.
  */
-static int take_memory(const struct qemu_box *b, const struct op *op, struct err *e)
+static int take_memory(const struct qemu_sandbox *b, const struct op *op, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++) {
 		const struct qemu_vm *vm = &b->vms[i];
 
 		if (vm->copied && vm->template &&
-			memory_take(op, vm->template->ram_fd, vm->template->ram_size, what, e) < 0)
+			memory_reserve(op, vm->template->ram_fd, vm->template->ram_size, what, e) <
+				0)
 			return -1;
 	}
 	return 0;
 }
 
-static int check_alive(struct qemu_box *b, struct err *e)
+static int check_alive(struct qemu_sandbox *b, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++)
 		if (qemu_vm_alive(&b->vms[i], e) < 0)
@@ -113,24 +120,28 @@ static int check_alive(struct qemu_box *b, struct err *e)
 	return 0;
 }
 
-static int stop_all(struct qemu_box *b, const struct op *op, struct err *e)
+static int stop_all(struct qemu_sandbox *b, const struct op *op, struct err *e)
 {
-	for (size_t i = 0; i < b->n_vms; i++)
+	for (size_t i = 0; i < b->n_vms; i++) {
+		links_stand_still(&b->vms[i].links, true);
 		if (qmp_call(b->vms[i].qmp, op, "stop", NULL, -1, NULL, e) < 0)
 			return qemu_vm_explain(&b->vms[i], e);
+	}
 	return 0;
 }
 
-/* Whatever has happened: they were running, and run again. */
-static void continue_all(struct qemu_box *b)
+/* The VMs were running, and run again whatever has happened. */
+static void continue_all(struct qemu_sandbox *b)
 {
 	struct op op = op_for_cleanup(QEMU_CLEANUP_SECONDS);
 	struct err e;
 
-	for (size_t i = 0; i < b->n_vms; i++)
+	for (size_t i = 0; i < b->n_vms; i++) {
 		if (qemu_vm_insist(&b->vms[i], &op, "cont", &e) < 0)
 			log_err(&op, LOG_ERROR, &e, "%s/%s does not go on", b->id,
 				b->vms[i].spec->name);
+		links_stand_still(&b->vms[i].links, false);
+	}
 }
 
 static int save_vm(struct qemu_vm *vm, const struct op *op, const char *dir, struct err *e)
@@ -145,14 +156,14 @@ static int save_vm(struct qemu_vm *vm, const struct op *op, const char *dir, str
 		       : qemu_disk_copy(vm, op, vm->dir, dir, e);
 }
 
-/* Runners that are part of what was saved: whoever goes back finds them waiting. One whose guest
- * was just booting, say, has none. */
-static json_t *list_runners(struct qemu_box *b)
+/* The names of VMs whose runner is part of what was saved: after going back it waits there. A guest
+ * that was just booting, say, has no runner. */
+static json_t *list_runners(struct qemu_sandbox *b)
 {
 	json_t *names = json_array();
 
 	for (size_t i = 0; i < b->n_vms; i++)
-		if (strcmp(ways_name(&b->vms[i].ways), "runner") == 0)
+		if (strcmp(links_name(&b->vms[i].links), "runner") == 0)
 			json_array_append_new(names, json_string(b->vms[i].spec->name));
 	return names;
 }
@@ -171,7 +182,7 @@ static int write_meta(const char *dir, json_t *runners, struct err *e)
 	return file_write_atomic(path, text, strlen(text), 0600, e);
 }
 
-static int save_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
+static int save_all(struct qemu_sandbox *b, const struct op *op, const char *dir, struct err *e)
 {
 	auto_json json_t *runners = NULL;
 	int rc = stop_all(b, op, e);
@@ -183,7 +194,7 @@ static int save_all(struct qemu_box *b, const struct op *op, const char *dir, st
 	return rc < 0 ? -1 : write_meta(dir, runners, e);
 }
 
-/* An existing one of that name is replaced when the new one is whole. */
+/* An existing snapshot of that name is replaced when the new one is whole. */
 static int put_in_place(const char *draft, const char *dir, struct err *e)
 {
 	if (dir_remove(dir, e) < 0)
@@ -191,7 +202,8 @@ static int put_in_place(const char *draft, const char *dir, struct err *e)
 	return rename(draft, dir) < 0 ? err_sys(e, errno, "%s", dir) : 0;
 }
 
-static int make_snapshot(struct qemu_box *b, const struct op *op, const char *name, struct err *e)
+static int make_snapshot(
+	struct qemu_sandbox *b, const struct op *op, const char *name, struct err *e)
 {
 	auto_free char *dir = NULL, *draft = NULL;
 	struct err undo;
@@ -208,12 +220,12 @@ static int make_snapshot(struct qemu_box *b, const struct op *op, const char *na
 	return -1;
 }
 
-int qemu_snapshot(struct box *box, const struct op *op, const char *name, struct err *e)
+int qemu_snapshot(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	struct qemu_box *b = (struct qemu_box *)box;
+	struct qemu_sandbox *b = (struct qemu_sandbox *)sandbox;
 	auto_turn struct turn *held = NULL;
 
-	/* Names with a dot in front are ours. */
 	if (check_name(name, e) < 0 || turn_take(&b->saving, op, e) < 0)
 		return -1;
 	held = &b->saving;
@@ -238,8 +250,7 @@ static bool had_runner(const json_t *meta, const struct qemu_vm *vm)
 	json_t *name;
 	size_t i;
 
-	json_array_foreach(json_object_get(meta, RUNNERS), i, name)
-	{
+	json_array_foreach(json_object_get(meta, RUNNERS), i, name) {
 		if (strcmp(json_string_value(name), vm->spec->name) == 0)
 			return true;
 	}
@@ -261,7 +272,7 @@ static int load_vm(struct qemu_vm *vm, const struct op *op, const char *dir, str
 	return rc;
 }
 
-/* A clock that stood still, and randomness that others have seen, or will. */
+/* Sets the clock, which stood still, and renews the randomness, which other copies have, too. */
 static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct guest_identity id = {.flags = WIRE_IDENTITY_CLOCK | WIRE_IDENTITY_RANDOM};
@@ -271,17 +282,17 @@ static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 	if (!vm->spec->is_sandbox)
 		return 0;
-	if (ways_take(&vm->ways, &boot, &g, e) < 0)
+	if (links_take(&vm->links, &boot, &g, e) < 0)
 		return -1;
-	if (strcmp(guest_way(g), "runner") == 0)
+	if (guest_has_runner(g))
 		rc = guest_identify(g, &boot, &id, e);
-	ways_give(&vm->ways, g);
+	links_give(&vm->links, g);
 	return rc < 0 ? qemu_vm_explain(vm, e) : 0;
 }
 
-int qemu_refresh(struct box *box, const struct op *op, struct err *e)
+int qemu_refresh(struct driver_sandbox *sandbox, const struct op *op, struct err *e)
 {
-	struct qemu_box *b = (struct qemu_box *)box;
+	struct qemu_sandbox *b = (struct qemu_sandbox *)sandbox;
 
 	if (check_alive(b, e) < 0)
 		return -1;
@@ -291,7 +302,7 @@ int qemu_refresh(struct box *box, const struct op *op, struct err *e)
 	return 0;
 }
 
-static int load_all(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
+static int load_all(struct qemu_sandbox *b, const struct op *op, const char *dir, struct err *e)
 {
 	auto_json json_t *meta = NULL;
 
@@ -309,12 +320,13 @@ static int load_all(struct qemu_box *b, const struct op *op, const char *dir, st
 	for (size_t i = 0; i < b->n_vms; i++)
 		if (refresh(&b->vms[i], op, e) < 0)
 			return err_wrap(e, "VM %s", b->vms[i].spec->name);
-	qemu_box_keep(b);
+	qemu_sandbox_keep(b);
 	return 0;
 }
 
-/* What was there is gone and what was to come did not: the VMs are dead, and say why. */
-static void fail_all(struct qemu_box *b, const struct err *why)
+/* The VMs from before are gone and those of the snapshot did not start: all are dead, and say why.
+ */
+static void fail_all(struct qemu_sandbox *b, const struct err *why)
 {
 	for (size_t i = 0; i < b->n_vms; i++) {
 		qemu_vm_end(&b->vms[i], why->msg);
@@ -322,7 +334,7 @@ static void fail_all(struct qemu_box *b, const struct err *why)
 	}
 }
 
-static int go_back(struct qemu_box *b, const struct op *op, const char *dir, struct err *e)
+static int go_back(struct qemu_sandbox *b, const struct op *op, const char *dir, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++)
 		qemu_vm_end(&b->vms[i], "the sandbox goes back to a snapshot");
@@ -332,9 +344,10 @@ static int go_back(struct qemu_box *b, const struct op *op, const char *dir, str
 	return load_all(b, op, dir, e);
 }
 
-int qemu_restore(struct box *box, const struct op *op, const char *name, struct err *e)
+int qemu_restore(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	struct qemu_box *b = (struct qemu_box *)box;
+	struct qemu_sandbox *b = (struct qemu_sandbox *)sandbox;
 	auto_turn struct turn *held = NULL;
 	auto_free char *dir = NULL;
 	struct err why;
@@ -351,9 +364,9 @@ int qemu_restore(struct box *box, const struct op *op, const char *name, struct 
 	return -1;
 }
 
-/* ---- copies of a box ---- */
+/* ---- copies of a sandbox ---- */
 
-/* The same machines once more: addresses, template and all. */
+/* Makes the VM a copy of the other one, with its addresses and its template. */
 static int adopt(const struct qemu_vm *from, struct qemu_vm *vm, struct err *e)
 {
 	vm->mac_base = from->mac_base;
@@ -363,7 +376,7 @@ static int adopt(const struct qemu_vm *from, struct qemu_vm *vm, struct err *e)
 	return from->spec->cloud_init ? qemu_disk_link_seed(from, vm, e) : 0;
 }
 
-static int fill_from(struct qemu_box *from, struct qemu_box *b, const struct op *op,
+static int fill_from(struct qemu_sandbox *from, struct qemu_sandbox *b, const struct op *op,
 	const char *dir, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++)
@@ -373,19 +386,16 @@ static int fill_from(struct qemu_box *from, struct qemu_box *b, const struct op 
 	return load_all(b, op, dir, e);
 }
 
-int qemu_create_from(struct box *box, const struct op *op, const char *name,
-	const struct box_request *req, struct box **ret, struct err *e)
+int qemu_create_from(struct driver_sandbox *sandbox, const struct op *op, const char *name,
+	const struct sandbox_request *req, struct driver_sandbox **ret, struct err *e)
 {
-	struct qemu_box *from = (struct qemu_box *)box, *b;
-	struct op cleanup = op_for_cleanup(QEMU_CLEANUP_SECONDS);
+	struct qemu_sandbox *from = (struct qemu_sandbox *)sandbox, *b;
 	auto_free char *dir = NULL;
-	struct err undo;
 
-	if (find(from, name, &dir, e) < 0 || qemu_box_new(from->d, op, req, from, &b, e) < 0)
+	if (find(from, name, &dir, e) < 0 || qemu_sandbox_new(from->d, op, req, from, &b, e) < 0)
 		return -1;
 	if (fill_from(from, b, op, dir, e) < 0) {
-		if (qemu_box_remove(b, &cleanup, &undo) < 0)
-			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", req->id);
+		qemu_sandbox_undo(b, op);
 		return -1;
 	}
 	*ret = &b->base;
@@ -394,7 +404,7 @@ int qemu_create_from(struct box *box, const struct op *op, const char *name,
 
 /* ---- listing and removing ---- */
 
-static int describe(const struct qemu_box *b, const char *name, json_t *list, struct err *e)
+static int describe(const struct qemu_sandbox *b, const char *name, json_t *list, struct err *e)
 {
 	auto_free char *dir = NULL;
 	auto_json json_t *meta = NULL;
@@ -403,13 +413,13 @@ static int describe(const struct qemu_box *b, const char *name, json_t *list, st
 		return -1;
 	json_object_del(meta, RUNNERS);
 	json_object_set_new(meta, "name", json_string(name));
-	json_object_set_new(meta, "size", json_integer((json_int_t)qemu_dir_bytes(dir)));
+	json_object_set_new(meta, "size", json_integer((json_int_t)dir_bytes(dir)));
 	return json_array_append(list, meta) < 0 ? err_oom(e) : 0;
 }
 
-int qemu_snapshots(struct box *box, const struct op *op, json_t **ret, struct err *e)
+int qemu_snapshots(struct driver_sandbox *sandbox, const struct op *op, json_t **ret, struct err *e)
 {
-	struct qemu_box *b = (struct qemu_box *)box;
+	struct qemu_sandbox *b = (struct qemu_sandbox *)sandbox;
 	auto_turn struct turn *held = NULL;
 	auto_json json_t *list = json_array();
 	auto_free char *dir = NULL;
@@ -429,9 +439,10 @@ int qemu_snapshots(struct box *box, const struct op *op, json_t **ret, struct er
 	return 0;
 }
 
-int qemu_snapshot_rm(struct box *box, const struct op *op, const char *name, struct err *e)
+int qemu_snapshot_rm(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	struct qemu_box *b = (struct qemu_box *)box;
+	struct qemu_sandbox *b = (struct qemu_sandbox *)sandbox;
 	auto_turn struct turn *held = NULL;
 	auto_free char *dir = NULL;
 

@@ -1,8 +1,10 @@
 /*
  * Every QEMU and its guard carry `-name moat-ID/VM` on their command line. That is how a new daemon
- * finds what an earlier one left, without having to trust a process number that may be somebody
- * else's by now.
+ * finds what an earlier one left, without having to trust a process number that another process
+ * may have by now.
  */
+#include "driver/qemu/stamp.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -14,9 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "driver/qemu-vm.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 
 enum { ARGS_MAX = 256 * 1024 };
 
@@ -46,9 +47,9 @@ static bool is_ours(const char *pid, const char *stamp)
 }
 
 /*
- * 1: it was ours and has ended. The pidfd is opened before the second look, so that the number
- * cannot change hands in between. Whom we may not signal is somebody else, whatever he calls
- * himself.
+ * 1: the process was ours and has ended. The pidfd is opened before the second look, so that no
+ * other process can get the number in between. A process that we may not signal is not ours,
+ * whatever its command line says.
  */
 static int end_process(const struct op *op, const char *pid, const char *stamp, struct err *e)
 {

@@ -1,3 +1,5 @@
+#include "driver/vagrant/dir.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver/vagrant.h"
+#include "driver/vagrant/env.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/proc.h"
+#include "util/system/proc.h"
 #include "util/str.h"
 
 enum {
@@ -29,8 +31,8 @@ int vagrant_dir_name(const char *id, char **ret, struct err *e)
 /* ---- content ---- */
 
 /*
- * What Vagrant keeps about machines must never come along: with a copy of it, destroying this
- * sandbox would destroy somebody's own machines.
+ * What Vagrant keeps about machines must never be copied: with a copy of it, destroying this
+ * sandbox would destroy a user's own machines.
  */
 static bool stays_behind(const char *name)
 {
@@ -96,7 +98,7 @@ static int write_helper(const char *dir, struct err *e)
 
 /* ---- environment ---- */
 
-/* What every run needs, whatever the client and the Vagrantfile's settings say. */
+/* Sets what every run needs, whatever the client's environment and the spec say. */
 static int fix_env(struct strv *env, const char *root, struct err *e)
 {
 	auto_free char *dotfile = NULL;
@@ -121,22 +123,22 @@ static int make_env(const struct vagrant_want *want, const json_t *access, const
 	const char *name;
 	json_t *value;
 
-	if (vagrant_client_env(access, &d->env, e) < 0 || str_printf(&suffix, e, "-%s", id) < 0)
+	if (env_of_client(access, &d->env, e) < 0 || str_printf(&suffix, e, "-%s", id) < 0)
 		return -1;
 	env_set(&d->env, "INSPECT_VM_SUFFIX", suffix);
 	env_set(&d->env, "MOAT_BOX_LOCKS", lock_dir);
-	if (want->provider) /* for those runs that take no option, too */
+	if (want->provider) /* some runs take no option for it */
 		env_set(&d->env, "VAGRANT_DEFAULT_PROVIDER", want->provider);
 	json_object_foreach(want->env, name, value)
 		env_set(&d->env, name, json_string_value(value));
 	return fix_env(&d->env, d->root, e);
 }
 
-/* Names that tell of a secret. What the sandbox itself was given is kept all the same: without it
- * the Vagrantfile may name other machines. */
+/* Whether a variable's name tells of a secret. What the spec itself sets is kept all the same:
+ * without it the Vagrantfile may name other machines. */
 static bool looks_secret(const char *variable, const json_t *given)
 {
-	static const char *const words[] = {
+	static const char *const hints[] = {
 		"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"};
 	size_t len = strcspn(variable, "=");
 	char name[256];
@@ -147,13 +149,13 @@ static bool looks_secret(const char *variable, const json_t *given)
 	name[len] = 0;
 	if (json_object_get(given, name))
 		return false;
-	for (unsigned i = 0; i < ARRAY_LEN(words); i++)
-		if (strcasestr(name, words[i]))
+	for (unsigned i = 0; i < ARRAY_LEN(hints); i++)
+		if (strcasestr(name, hints[i]))
 			return true;
 	return false;
 }
 
-/* For whoever has to destroy the machines after we have died. */
+/* A later daemon needs the environment to destroy the machines after this one has died. */
 static int save_env(const struct vagrant_dir *d, const json_t *given, struct err *e)
 {
 	auto_buf struct buf text = {0};
@@ -168,12 +170,12 @@ static int save_env(const struct vagrant_dir *d, const json_t *given, struct err
 	return file_write_atomic(path, buf_data(&text), text.len, 0600, e);
 }
 
-/* What save_env left out, as whoever asks for the removal has it. */
+/* The client that asks for the removal sends the secrets, which save_env has left out. */
 static int add_secrets(const json_t *access, struct strv *env, struct err *e)
 {
 	auto_strv struct strv theirs = {0};
 
-	if (vagrant_client_env(access, &theirs, e) < 0)
+	if (env_of_client(access, &theirs, e) < 0)
 		return -1;
 	for (size_t i = 0; i < theirs.n; i++)
 		if (looks_secret(theirs.v[i], NULL) && !env_find(env, theirs.v[i]))
@@ -191,13 +193,15 @@ static int load_env(struct vagrant_dir *d, const json_t *access, struct err *e)
 	if (file_read(path, ENV_MAX, &text, &len, e) < 0) {
 		if (e->kind != ERR_NOT_FOUND)
 			return -1;
-		/* Not even that had been written: this environment is the best guess. */
-		if (vagrant_client_env(access, &d->env, e) < 0)
+		/* The crash came before the environment was written: the client's is the best
+		 * guess. */
+		if (env_of_client(access, &d->env, e) < 0)
 			return -1;
 	}
 	for (size_t at = 0; at < len; at += strlen(text + at) + 1)
 		strv_add(&d->env, text + at);
-	/* Ours as well: it is that of the client who started us, often the same terminal. */
+	/* The daemon's environment counts as well: it is that of the client that started it, often
+	 * the same terminal. */
 	if (add_secrets(access, &d->env, e) < 0 || add_secrets(NULL, &d->env, e) < 0)
 		return -1;
 	return fix_env(&d->env, d->root, e);
@@ -205,7 +209,7 @@ static int load_env(struct vagrant_dir *d, const json_t *access, struct err *e)
 
 /* ---- its life ---- */
 
-/* It has the name of the directory: hypervisors know machines by it. */
+/* The root has the name of the directory, because hypervisors name machines after it. */
 static int name_root(struct vagrant_dir *d, struct err *e)
 {
 	const char *slash = strrchr(d->path, '/');
@@ -221,6 +225,12 @@ static int open_log(struct vagrant_dir *d, struct err *e)
 			       caplog_open(&d->log, path, e) < 0
 		       ? -1
 		       : 0;
+}
+
+void vagrant_dir_init(struct vagrant_dir *d, const char *guard)
+{
+	*d = (struct vagrant_dir){.log = CAPLOG_NONE, .guard = guard};
+	lock_init(&d->log_mu, "vagrant_dir.log_mu", LOCK_OUTER);
 }
 
 int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
@@ -254,8 +264,9 @@ void vagrant_dir_close(struct vagrant_dir *d)
 {
 	caplog_close(&d->log);
 	strv_free(&d->env);
-	free(take_ptr(&d->path));
-	free(take_ptr(&d->root));
+	free(d->path);
+	free(d->root);
+	lock_done(&d->log_mu);
 }
 
 /* Whether there is a file of that name (NULL: any), so many directories down. */

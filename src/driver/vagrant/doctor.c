@@ -1,12 +1,16 @@
+#include "driver/vagrant/doctor.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "driver/vagrant.h"
+#include "driver/doctor.h"
+#include "driver/vagrant/env.h"
+#include "driver/vagrant/parse.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/proc.h"
+#include "util/system/proc.h"
 #include "util/str.h"
 
 #define SOON 60.0 /* seconds: Ruby on a busy machine */
@@ -16,21 +20,10 @@ enum { OUTPUT_MAX = 256 * 1024 };
 struct checkup {
 	const struct op *op;
 	struct strv env;
-	void (*say)(void *arg, const struct check *c);
-	void *arg;
+	struct doctor doctor;
 };
 
-static void say(
-	const struct checkup *u, const char *name, int state, const char *detail, const char *fix)
-{
-	struct check c = {.name = name, .state = state};
-
-	snprintf(c.detail, sizeof(c.detail), "%s", detail);
-	snprintf(c.fix, sizeof(c.fix), "%s", state == CHECK_OK ? "" : fix);
-	u->say(u->arg, &c);
-}
-
-/* In the client's PATH, which need not be ours. */
+/* Finds a program in the client's PATH, which need not be ours. */
 static char *find_program(const struct checkup *u, const char *name)
 {
 	const char *path = env_find(&u->env, "PATH");
@@ -90,7 +83,7 @@ static bool check_vagrant(const struct checkup *u)
 
 	if (text)
 		text[strcspn(text, "\n")] = 0;
-	say(u, "vagrant", text ? CHECK_OK : CHECK_MISSING, text ? text : why,
+	doctor_say(&u->doctor, "vagrant", text ? CHECK_OK : CHECK_MISSING, text ? text : why,
 		"apt-get install vagrant vagrant-libvirt");
 	return text;
 }
@@ -123,14 +116,14 @@ static void check_plugins(const struct checkup *u, char *plugins, size_t size)
 	plugins[0] = 0;
 	if (text)
 		list_plugins(text, plugins, size);
-	say(u, "plugins", text ? CHECK_OK : CHECK_WARN,
+	doctor_say(&u->doctor, "plugins", text ? CHECK_OK : CHECK_WARN,
 		!text      ? why
 		: *plugins ? plugins
 			   : "none",
 		"vagrant plugin list");
 }
 
-/* Providers that Vagrant comes with need their program; the others are plugins. */
+/* Some providers come with Vagrant and need their program; the others are plugins. */
 static void check_providers(const struct checkup *u, const char *plugins)
 {
 	static const struct {
@@ -153,8 +146,8 @@ static void check_providers(const struct checkup *u, const char *plugins)
 	if (*found && preferred)
 		snprintf(found + strlen(found), sizeof(found) - strlen(found),
 			" (VAGRANT_DEFAULT_PROVIDER is %.60s)", preferred);
-	say(u, "providers", *found ? CHECK_OK : CHECK_MISSING, *found ? found : "none found",
-		"apt-get install vagrant-libvirt");
+	doctor_say(&u->doctor, "providers", *found ? CHECK_OK : CHECK_MISSING,
+		*found ? found : "none found", "apt-get install vagrant-libvirt");
 }
 
 static void check_libvirt(const struct checkup *u, const char *plugins)
@@ -168,7 +161,7 @@ static void check_libvirt(const struct checkup *u, const char *plugins)
 	text = run(u, argv, why, sizeof(why));
 	if (text)
 		text[strcspn(text, "\n")] = 0;
-	say(u, "libvirt", text ? CHECK_OK : CHECK_WARN, text ? text : why,
+	doctor_say(&u->doctor, "libvirt", text ? CHECK_OK : CHECK_WARN, text ? text : why,
 		"apt-get install libvirt-daemon-system libvirt-clients");
 }
 
@@ -182,23 +175,24 @@ static void check_boxes(const struct checkup *u)
 	for (const char *at = text; at && (at = strstr(at, ",box-name,")); at++)
 		n++;
 	snprintf(detail, sizeof(detail), "%u here; others are fetched when first used", n);
-	say(u, "boxes", text ? CHECK_OK : CHECK_WARN, text ? detail : why, "vagrant box list");
+	doctor_say(&u->doctor, "boxes", text ? CHECK_OK : CHECK_WARN, text ? detail : why,
+		"vagrant box list");
 }
 
 static void check_part(const struct checkup *u, const char *name, const char *path)
 {
-	say(u, name, path ? CHECK_OK : CHECK_MISSING, path ? path : "not found beside moat",
-		"reinstall moat");
+	doctor_say(&u->doctor, name, path ? CHECK_OK : CHECK_MISSING,
+		path ? path : "not found beside moat", "reinstall moat");
 }
 
 int vagrant_doctor(const struct driver_env *env, const struct op *op, const json_t *access,
-	void (*say_one)(void *arg, const struct check *c), void *arg, struct err *e)
+	void (*say)(void *arg, const struct check *c), void *arg, struct err *e)
 {
-	struct checkup u = {.op = op, .say = say_one, .arg = arg};
+	struct checkup u = {.op = op, .doctor = {say, arg}};
 	char plugins[240];
 	bool there;
 
-	if (vagrant_client_env(access, &u.env, e) < 0) {
+	if (env_of_client(access, &u.env, e) < 0) {
 		strv_free(&u.env);
 		return -1;
 	}

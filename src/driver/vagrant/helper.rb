@@ -1,168 +1,151 @@
-#include "driver/vagrant.h"
+# Made by moat, for the vagrant processes that it starts. Yours is the file `Vagrantfile`.
+unless defined?(MoatHelper)
+  module MoatHelper
+    # Where it is noted what a machine will be called: not in here, which a guest may see.
+    def self.note(machine)
+      File.join(File.dirname(__dir__), 'making', "machine-#{machine.name}")
+    end
 
-/*
- * Ruby that our Vagrant processes load instead of the Vagrantfile, and that loads it. It adds to
- * `vagrant up`, and changes no machine: a line of machine-readable output that says how a machine
- * is reached, as soon as that is known, and again when Vagrant itself has reached it; a lock around
- * the moment when a box is taken into the hypervisor's storage, where a second process could meet
- * half an image; and, with libvirt, a note of the name that a machine will have (VAGRANT_NOTES).
- * `vagrant destroy` looks for that one if Vagrant was killed before it wrote down the machine
- * itself.
- */
-const char vagrant_helper[] =
-	"# Made by moat, for the vagrant processes that it starts. Yours is the file "
-	"`Vagrantfile`.\n"
-	"unless defined?(MoatHelper)\n"
-	"  module MoatHelper\n"
-	"    # Where it is noted what a machine will be called: not in here, which a guest may "
-	"see.\n"
-	"    def self.note(machine)\n"
-	"      File.join(File.dirname(__dir__), 'making', \"machine-#{machine.name}\")\n"
-	"    end\n"
-	"\n"
-	"    class Tell\n"
-	"      def initialize(app, _env)\n"
-	"        @app = app\n"
-	"      end\n"
-	"\n"
-	"      def call(env)\n"
-	"        begin\n"
-	"          info = env[:machine].ssh_info\n"
-	"          if info && info[:host] && !info[:proxy_command]\n"
-	"            keys = Array(info[:private_key_path]).map(&:to_s)\n"
-	"            user = info[:username]\n"
-	"            env[:machine].ui.machine('moat-ssh', info[:host], info[:port], user, *keys)\n"
-	"          end\n"
-	"        rescue StandardError\n"
-	"          nil # moat asks `vagrant ssh-config` then\n"
-	"        end\n"
-	"        @app.call(env)\n"
-	"      end\n"
-	"    end\n"
-	"\n"
-	"    class Enter\n"
-	"      def initialize(app, _env)\n"
-	"        @app = app\n"
-	"      end\n"
-	"\n"
-	"      def call(env)\n"
-	"        box = env[:machine].config.vm.box.to_s.gsub(/[^A-Za-z0-9]/, '-')\n"
-	"        lock = File.open(File.join(ENV['MOAT_BOX_LOCKS'], box + '.lock'), 'a', 0o600)\n"
-	"        await(env, lock)\n"
-	"        env[:moat_box_lock] = lock\n"
-	"        @app.call(env)\n"
-	"      ensure\n"
-	"        lock.close if lock\n"
-	"      end\n"
-	"\n"
-	"      # Until the lock is ours, or Vagrant is interrupted: it undoes what there is then.\n"
-	"      def await(env, lock)\n"
-	"        news = Queue.new\n"
-	"        taker = Thread.new do\n"
-	"          lock.flock(File::LOCK_EX)\n"
-	"          news << :ours\n"
-	"        end\n"
-	"        word = Vagrant::Util::Busy.busy(-> { news << :interrupted }) do\n"
-	"          env[:interrupted] ? :interrupted : news.pop\n"
-	"        end\n"
-	"        raise Vagrant::Errors::VagrantInterrupt if word == :interrupted\n"
-	"      ensure\n"
-	"        taker.kill\n"
-	"      end\n"
-	"    end\n"
-	"\n"
-	"    class Leave\n"
-	"      def initialize(app, _env)\n"
-	"        @app = app\n"
-	"      end\n"
-	"\n"
-	"      def call(env)\n"
-	"        lock = env.delete(:moat_box_lock)\n"
-	"        lock.close if lock\n"
-	"        @app.call(env)\n"
-	"      end\n"
-	"    end\n"
-	"\n"
-	"    # What a machine will be called, written down before anything of it is made.\n"
-	"    class Note\n"
-	"      def initialize(app, _env)\n"
-	"        @app = app\n"
-	"      end\n"
-	"\n"
-	"      def call(env)\n"
-	"        note = MoatHelper.note(env[:machine])\n"
-	"        FileUtils.mkdir_p(File.dirname(note))\n"
-	"        File.open(note, 'w', 0o600) do |file|\n"
-	"          file.write(env[:domain_name])\n"
-	"          file.fsync\n"
-	"        end\n"
-	"        @app.call(env)\n"
-	"      end\n"
-	"    end\n"
-	"\n"
-	"    # Vagrant may have been killed before it wrote down what it had made: then it is "
-	"found by name.\n"
-	"    class Adopt\n"
-	"      def initialize(app, _env)\n"
-	"        @app = app\n"
-	"      end\n"
-	"\n"
-	"      def call(env)\n"
-	"        machine = env[:machine]\n"
-	"        note = MoatHelper.note(machine)\n"
-	"        if machine.id.nil? && machine.provider_name == :libvirt && File.file?(note)\n"
-	"          adopt(machine, File.read(note))\n"
-	"        end\n"
-	"        @app.call(env)\n"
-	"        FileUtils.rm_f(note) if machine.id.nil?\n"
-	"      end\n"
-	"\n"
-	"      def adopt(machine, name)\n"
-	"        client = machine.provider.driver.connection.client\n"
-	"        domain = client.lookup_domain_by_name(name)\n"
-	"        machine.id = domain.uuid if named_ours?(name) || "
-	"domain.xml_desc.include?(__dir__)\n"
-	"      rescue ::Libvirt::RetrieveError # there is none; there may be disks\n"
-	"        remove_disks(client, name) if named_ours?(name)\n"
-	"      end\n"
-	"\n"
-	"      def named_ours?(name)\n"
-	"        name.include?(File.basename(__dir__).delete_prefix('moat-')) # the sandbox's id\n"
-	"      end\n"
-	"\n"
-	"      def remove_disks(client, name)\n"
-	"        disks = /\\A#{Regexp.escape(name)}(_\\d+\\.img|\\.img|-[a-z]+\\.\\w+)\\z/\n"
-	"        client.list_all_storage_pools.select(&:active?).each do |pool|\n"
-	"          pool.list_volumes.grep(disks).each { |disk| "
-	"pool.lookup_volume_by_name(disk).delete }\n"
-	"        end\n"
-	"      end\n"
-	"    end\n"
-	"\n"
-	"    class Plugin < Vagrant.plugin('2')\n"
-	"      name 'moat'\n"
-	"      action_hook(:moat, :machine_action_up) do |hook|\n"
-	"        hook.before(Vagrant::Action::Builtin::WaitForCommunicator, Tell)\n"
-	"        hook.after(Vagrant::Action::Builtin::WaitForCommunicator, Tell)\n"
-	"        if ENV['MOAT_BOX_LOCKS']\n"
-	"          hook.before(Vagrant::Action::Builtin::HandleBox, Enter)\n"
-	"          hook.after(Vagrant::Action::Builtin::HandleBox, Leave)\n"
-	"        end\n"
-	"        begin\n"
-	"          libvirt = VagrantPlugins::ProviderLibvirt::Action\n"
-	"          hook.after(libvirt::SetNameOfDomain, Note)\n"
-	"          if ENV['MOAT_BOX_LOCKS']\n"
-	"            hook.before(libvirt::HandleBoxImage, Enter)\n"
-	"            hook.after(libvirt::HandleBoxImage, Leave)\n"
-	"          end\n"
-	"        rescue NameError\n"
-	"          nil # another provider\n"
-	"        end\n"
-	"      end\n"
-	"      action_hook(:moat, :machine_action_destroy) do |hook|\n"
-	"        hook.before(Vagrant::Action::Builtin::ConfigValidate, Adopt)\n"
-	"      end\n"
-	"    end\n"
-	"  end\n"
-	"end\n"
-	"load File.join(__dir__, 'Vagrantfile')\n";
+    class Tell
+      def initialize(app, _env)
+        @app = app
+      end
+
+      def call(env)
+        begin
+          info = env[:machine].ssh_info
+          if info && info[:host] && !info[:proxy_command]
+            keys = Array(info[:private_key_path]).map(&:to_s)
+            user = info[:username]
+            env[:machine].ui.machine('moat-ssh', info[:host], info[:port], user, *keys)
+          end
+        rescue StandardError
+          nil # moat asks `vagrant ssh-config` then
+        end
+        @app.call(env)
+      end
+    end
+
+    class Enter
+      def initialize(app, _env)
+        @app = app
+      end
+
+      def call(env)
+        box = env[:machine].config.vm.box.to_s.gsub(/[^A-Za-z0-9]/, '-')
+        lock = File.open(File.join(ENV['MOAT_BOX_LOCKS'], box + '.lock'), 'a', 0o600)
+        await(env, lock)
+        env[:moat_box_lock] = lock
+        @app.call(env)
+      ensure
+        lock.close if lock
+      end
+
+      # Until the lock is ours, or Vagrant is interrupted: it undoes what there is then.
+      def await(env, lock)
+        news = Queue.new
+        taker = Thread.new do
+          lock.flock(File::LOCK_EX)
+          news << :ours
+        end
+        word = Vagrant::Util::Busy.busy(-> { news << :interrupted }) do
+          env[:interrupted] ? :interrupted : news.pop
+        end
+        raise Vagrant::Errors::VagrantInterrupt if word == :interrupted
+      ensure
+        taker.kill
+      end
+    end
+
+    class Leave
+      def initialize(app, _env)
+        @app = app
+      end
+
+      def call(env)
+        lock = env.delete(:moat_box_lock)
+        lock.close if lock
+        @app.call(env)
+      end
+    end
+
+    # What a machine will be called, written down before anything of it is made.
+    class Note
+      def initialize(app, _env)
+        @app = app
+      end
+
+      def call(env)
+        note = MoatHelper.note(env[:machine])
+        FileUtils.mkdir_p(File.dirname(note))
+        File.open(note, 'w', 0o600) do |file|
+          file.write(env[:domain_name])
+          file.fsync
+        end
+        @app.call(env)
+      end
+    end
+
+    # Vagrant may have been killed before it wrote down what it had made: then it is found by name.
+    class Adopt
+      def initialize(app, _env)
+        @app = app
+      end
+
+      def call(env)
+        machine = env[:machine]
+        note = MoatHelper.note(machine)
+        if machine.id.nil? && machine.provider_name == :libvirt && File.file?(note)
+          adopt(machine, File.read(note))
+        end
+        @app.call(env)
+        FileUtils.rm_f(note) if machine.id.nil?
+      end
+
+      def adopt(machine, name)
+        client = machine.provider.driver.connection.client
+        domain = client.lookup_domain_by_name(name)
+        machine.id = domain.uuid if named_ours?(name) || domain.xml_desc.include?(__dir__)
+      rescue ::Libvirt::RetrieveError # there is none; there may be disks
+        remove_disks(client, name) if named_ours?(name)
+      end
+
+      def named_ours?(name)
+        name.include?(File.basename(__dir__).delete_prefix('moat-')) # the sandbox's id
+      end
+
+      def remove_disks(client, name)
+        disks = /\A#{Regexp.escape(name)}(_\d+\.img|\.img|-[a-z]+\.\w+)\z/
+        client.list_all_storage_pools.select(&:active?).each do |pool|
+          pool.list_volumes.grep(disks).each { |disk| pool.lookup_volume_by_name(disk).delete }
+        end
+      end
+    end
+
+    class Plugin < Vagrant.plugin('2')
+      name 'moat'
+      action_hook(:moat, :machine_action_up) do |hook|
+        hook.before(Vagrant::Action::Builtin::WaitForCommunicator, Tell)
+        hook.after(Vagrant::Action::Builtin::WaitForCommunicator, Tell)
+        if ENV['MOAT_BOX_LOCKS']
+          hook.before(Vagrant::Action::Builtin::HandleBox, Enter)
+          hook.after(Vagrant::Action::Builtin::HandleBox, Leave)
+        end
+        begin
+          libvirt = VagrantPlugins::ProviderLibvirt::Action
+          hook.after(libvirt::SetNameOfDomain, Note)
+          if ENV['MOAT_BOX_LOCKS']
+            hook.before(libvirt::HandleBoxImage, Enter)
+            hook.after(libvirt::HandleBoxImage, Leave)
+          end
+        rescue NameError
+          nil # another provider
+        end
+      end
+      action_hook(:moat, :machine_action_destroy) do |hook|
+        hook.before(Vagrant::Action::Builtin::ConfigValidate, Adopt)
+      end
+    end
+  end
+end
+load File.join(__dir__, 'Vagrantfile')

@@ -1,12 +1,15 @@
-/* Ports of machines on the host's loopback, through the SSH connection that there is anyway. */
+/* Ports of machines appear on the host's loopback, through the SSH connection that the runner uses.
+ */
+#include "driver/vagrant/net.h"
+
 #include <errno.h>
 #include <string.h>
 
-#include "driver/vagrant-box.h"
-#include "guest/sshlink.h"
+#include "driver/vagrant/sandbox.h"
+#include "driver/vagrant/ssh/process.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
 #define HOST         "127.0.0.1"
@@ -19,26 +22,26 @@ static int dial(struct vagrant_vm *vm, const struct op *op, const char *host, un
 	struct op soon;
 	int rc;
 
-	if (ways_take(&vm->ways, op, &g, e) < 0)
+	if (links_take(&vm->links, op, &g, e) < 0)
 		return -1;
 	soon = op_within(op, DIAL_SECONDS);
-	rc = sshlink_dial(ways_below(&vm->ways, g), &soon, host, port, ret_fd, e);
-	ways_give(&vm->ways, g);
+	rc = ssh_process_dial(links_below(&vm->links, g), &soon, host, port, ret_fd, e);
+	links_give(&vm->links, g);
 	return rc;
 }
 
-/* Where the machine has its own address, as far as we know it: a provider that forwards SSH from
- * this host tells us its own. */
+/* The machine's own address, if we know one: a provider that forwards SSH from this host tells us
+ * the host's. */
 static bool own_address(struct vagrant_vm *vm, char host[static VAGRANT_HOST_MAX])
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
 	memcpy(host, vm->ssh.host, VAGRANT_HOST_MAX);
 	return strcmp(host, "localhost") != 0 && strcmp(host, "::1") != 0 &&
 	       !str_starts(host, "127.");
 }
 
-/* A service may listen on one address only; the first that answers is it. */
+/* A service may listen on one address only: tries those that it may have. */
 static int dial_any(
 	struct vagrant_vm *vm, const struct op *op, unsigned port, int *ret_fd, struct err *e)
 {
@@ -57,12 +60,13 @@ static int dial_any(
 int vagrant_net_connect(
 	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e)
 {
-	struct vagrant_box *b = arg;
+	struct vagrant_sandbox *b = arg;
 
 	return dial_any(b->vms[f->vm], op, f->port, ret_fd, e);
 }
 
-/* At port 0 nobody ever listens, but an SSH server that lets nobody through says so. */
+/* Fails if the SSH server allows no forwarding: it says so even for port 0, where nothing listens.
+ */
 static int probe(struct vagrant_vm *vm, const struct op *op, struct err *e)
 {
 	auto_fd int fd = -1;
@@ -73,16 +77,16 @@ static int probe(struct vagrant_vm *vm, const struct op *op, struct err *e)
 }
 
 static int to_json(
-	const struct vagrant_box *b, const struct forward *f, json_t **ret, struct err *e)
+	const struct vagrant_sandbox *b, const struct forward *f, json_t **ret, struct err *e)
 {
 	return json_make(ret, e, "{s:s, s:s, s:i, s:s, s:i}", "vm", b->vms[f->vm]->name, "address",
 		"127.0.0.1", "port", (int)f->port, "host", HOST, "host_port", (int)f->host_port);
 }
 
-int vagrant_net_forward(struct box *box, const struct op *op, unsigned vm, unsigned port,
-	unsigned host_port, json_t **ret, struct err *e)
+int vagrant_net_forward(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
+	unsigned port, unsigned host_port, json_t **ret, struct err *e)
 {
-	struct vagrant_box *b = (struct vagrant_box *)box;
+	struct vagrant_sandbox *b = (struct vagrant_sandbox *)sandbox;
 	struct forward f = {.vm = vm, .port = port, .host_port = host_port};
 
 	if (probe(b->vms[vm], op, e) < 0)
@@ -92,16 +96,19 @@ int vagrant_net_forward(struct box *box, const struct op *op, unsigned vm, unsig
 	return to_json(b, &f, ret, e);
 }
 
-int vagrant_net_unforward(struct box *box, const struct op *op, unsigned host_port, struct err *e)
+int vagrant_net_unforward(
+	struct driver_sandbox *sandbox, const struct op *op, unsigned host_port, struct err *e)
 {
 	(void)op;
-	return forwards_remove(((struct vagrant_box *)box)->forwards, host_port, e);
+	return forwards_remove(((struct vagrant_sandbox *)sandbox)->forwards, host_port, e);
 }
 
-/* The networks are Vagrant's and its provider's: there is nothing to tell of them but this. */
-int vagrant_net_show(struct box *box, const struct op *op, json_t **ret, struct err *e)
+/* The networks are Vagrant's and its provider's: all that we can tell of are the forwarded ports.
+ */
+int vagrant_net_show(
+	struct driver_sandbox *sandbox, const struct op *op, json_t **ret, struct err *e)
 {
-	struct vagrant_box *b = (struct vagrant_box *)box;
+	struct vagrant_sandbox *b = (struct vagrant_sandbox *)sandbox;
 	struct forward all[FORWARDS_MAX];
 	unsigned n = forwards_list(b->forwards, all);
 	auto_json json_t *list = json_array();

@@ -1,4 +1,4 @@
-#include "driver/vagrant-parse.h"
+#include "driver/vagrant/parse.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -214,7 +214,7 @@ static void shorten(const char *text, char *out, size_t size)
 	copy(out + strlen(out), size - strlen(out), flat + len - tail);
 }
 
-/* "==> web: Starting domain." and "    web: ok" without what says whose it is. */
+/* Takes the machine's name off "==> web: Starting domain." and "    web: ok". */
 static const char *plain(const char *text, const char *target)
 {
 	size_t len = strlen(target);
@@ -225,18 +225,19 @@ static const char *plain(const char *text, const char *target)
 	return text + strspn(text, " ");
 }
 
-static void note_words(struct vagrant_report *r, const struct vagrant_line *l)
+static void note_message(struct vagrant_report *r, const struct vagrant_line *l)
 {
 	const char *kind = l->data[0], *text = plain(l->data[1], l->target);
-	char flat[sizeof(r->words[0])], shown[sizeof(r->words[0])];
+	char flat[sizeof(r->messages[0])], shown[sizeof(r->messages[0])];
 
 	flatten(text, flat, sizeof(flat));
 	copy(shown, sizeof(shown), flat);
 	if (!*shown)
 		return;
 	if (strcmp(kind, "error") != 0) {
-		memmove(r->words[1], r->words[0], sizeof(r->words) - sizeof(r->words[0]));
-		memcpy(r->words[0], shown, sizeof(shown));
+		memmove(r->messages[1], r->messages[0],
+			sizeof(r->messages) - sizeof(r->messages[0]));
+		memcpy(r->messages[0], shown, sizeof(shown));
 	}
 	/* A table of settings is no news. */
 	if (!str_starts(text, "-- "))
@@ -308,7 +309,7 @@ void vagrant_report_line(struct vagrant_report *r, char *line)
 		if (m && vagrant_ssh_config_parse(l.data[0], &m->ssh, &ignored) < 0)
 			memcpy(r->error, ignored.msg, sizeof(r->error) - 1);
 	} else if (is(&l, "ui", 2)) {
-		note_words(r, &l);
+		note_message(r, &l);
 	} else if (is(&l, "error-exit", 1)) {
 		note_error_exit(r, &l);
 	}
@@ -321,7 +322,7 @@ bool vagrant_report_locked(const struct vagrant_report *r)
 	       strcmp(r->error_class, "EnvironmentLockedError") == 0;
 }
 
-/* Classes whose message only says that something else, printed before, went wrong. */
+/* Error classes whose message only says that a step failed, after messages that say why. */
 static bool says_see_above(const char *class)
 {
 	static const char *const names[] = {"SSHCommandFailed", "VagrantBadExitStatus",
@@ -351,7 +352,7 @@ static enum err_kind kind_of(const char *class)
 }
 
 /*
- * Ruby says "file:line:in `method': what happened (SomeError)" first and the way there after it;
+ * Ruby says "file:line:in `method': what happened (SomeError)" first and the stack after it.
  * Vagrant's own plain errors have no such line, and are taken whole.
  */
 static void sense_of_stderr(const char *text, char *out, size_t size)
@@ -388,10 +389,10 @@ int vagrant_report_fail(const struct vagrant_report *r, int exit_code, const cha
 	else
 		sense_of_stderr(stderr_text, cause, sizeof(cause));
 	if (says_see_above(r->error_class) || !*cause)
-		for (int i = VAGRANT_LAST_WORDS - 1; i >= 0; i--)
-			if (r->words[i][0])
+		for (int i = VAGRANT_LAST_MESSAGES - 1; i >= 0; i--)
+			if (r->messages[i][0])
 				snprintf(above + strlen(above), sizeof(above) - strlen(above),
-					"%s%s", *above ? " | " : "", r->words[i]);
+					"%s%s", *above ? " | " : "", r->messages[i]);
 	err_set(e, kind_of(r->error_class), "%s: %s%s%s%s", what,
 		*cause ? cause : "it failed without saying why", *above ? " (before that: " : "",
 		above, *above ? ")" : "");

@@ -1,6 +1,6 @@
 /*
- * vagrant-parse.h - what Vagrant prints. Pure and bounded; the text is partly a guest's (output of
- * provisioners), so nothing here trusts it.
+ * parse.h - parses what Vagrant prints. Pure and bounded; a part of the text is a guest's (output
+ * of provisioners), so nothing here trusts it.
  *
  * With --machine-readable a line is "epoch,target,type,data...", where a comma inside a field is
  * "%!(VAGRANT_COMMA)" and a newline is "\n". Some errors come on stderr as plain text all the same.
@@ -19,7 +19,7 @@ enum {
 	VAGRANT_NAME_MAX = 128,
 	VAGRANT_HOST_MAX = 256,
 	VAGRANT_MACHINES_MAX = 64,
-	VAGRANT_LAST_WORDS = 3,
+	VAGRANT_LAST_MESSAGES = 3,
 };
 
 struct vagrant_line {
@@ -45,7 +45,7 @@ int vagrant_ssh_config_parse(const char *text, struct vagrant_ssh *ret, struct e
 struct vagrant_machine {
 	char name[VAGRANT_NAME_MAX]; /* as Vagrant knows it */
 	char provider[64], state[64];
-	unsigned actions; /* that it finished */
+	unsigned actions; /* how many it finished */
 	struct vagrant_ssh ssh;
 };
 
@@ -54,20 +54,21 @@ struct vagrant_report {
 	struct vagrant_machine machines[VAGRANT_MACHINES_MAX]; /* in the Vagrantfile's order */
 	unsigned n_machines;
 	bool too_many;
-	char error_class[128];               /* "MachineActionLockedError"; "" if none was named */
-	char error[512];                     /* one line, escaped */
-	char words[VAGRANT_LAST_WORDS][200]; /* the last things said to people, the latest first */
-	char progress[160];                  /* for people: what it does now; "" if nothing new */
+	char error_class[128]; /* "MachineActionLockedError"; "" if none was named */
+	char error[512];       /* one line, escaped */
+	char messages[VAGRANT_LAST_MESSAGES][200]; /* the last ones for people, the latest first */
+	char progress[160]; /* for people: what it does now; "" if nothing new */
 };
 
 /* One line of standard output, changed in place. */
 void vagrant_report_line(struct vagrant_report *r, char *line);
 struct vagrant_machine *vagrant_report_machine(struct vagrant_report *r, const char *name);
 /*
- * Why a run failed, in one line: its own error, and for a failed provisioner what that said last;
- * otherwise the sense of its plain stderr. err_kind: as fits. Returns -1.
+ * Why a run failed, in one line: Vagrant's own error, and for a failed provisioner what that said
+ * last; otherwise the gist of its stderr. The error's kind is what fits best. Returns -1.
  */
 int vagrant_report_fail(const struct vagrant_report *r, int exit_code, const char *stderr_text,
 	const char *what, struct err *e);
-/* Somebody else, or a process of ours that is just ending, works on the machine. */
+/* Whether the run failed because another process works on the machine: a user's, or one of ours
+ * that is just ending. */
 bool vagrant_report_locked(const struct vagrant_report *r);

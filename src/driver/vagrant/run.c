@@ -1,14 +1,16 @@
+#include "driver/vagrant/run.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "driver/vagrant.h"
+#include "driver/vagrant/env.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/lock.h"
-#include "util/proc.h"
+#include "util/system/io.h"
+#include "util/thread/lock.h"
+#include "util/system/proc.h"
 #include "util/str.h"
 
 enum {
@@ -19,7 +21,7 @@ enum {
 };
 #define AGAIN 1.0 /* seconds between tries */
 
-/* One running Vagrant. */
+/* One running process of Vagrant. */
 struct child {
 	struct vagrant_dir *dir;
 	const struct vagrant_run *run;
@@ -77,7 +79,7 @@ static int start(struct child *c, struct err *e)
 
 static void log_bytes(struct vagrant_dir *d, struct bytes b)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->log_mu);
+	auto_unlock struct lock *held = lock_take(&d->log_mu);
 
 	caplog_add(&d->log, b);
 }
@@ -105,7 +107,7 @@ static void take_lines(struct child *c)
 	}
 }
 
-/* Reads what there is; 1: something, 0: nothing now or at its end. */
+/* Reads what there is. 1: something; 0: nothing now, or the end. */
 static int drain(struct child *c, int *fd, struct buf *into, struct err *e)
 {
 	uint8_t *room = buf_room(into, PIECE);
@@ -148,8 +150,8 @@ static int drain_all(struct child *c, struct err *e)
 }
 
 /*
- * Until it has ended. Its own end counts, not that of its output: a hypervisor that it started may
- * hold the pipes for as long as the machine lives.
+ * Reads its output until it has ended. Its own end counts, not that of its output: a hypervisor
+ * that it started may hold the pipes open as long as the machine lives.
  */
 static int follow(struct child *c, const struct op *op, int *ret_code, struct err *e)
 {
@@ -167,8 +169,8 @@ static int follow(struct child *c, const struct op *op, int *ret_code, struct er
 	}
 }
 
-/* Cancelled or late: an interrupt makes Vagrant undo what it was making. A second one would not. */
-static void wind_up(struct child *c)
+/* The op has ended: an interrupt makes Vagrant undo what it was making. A second one would not. */
+static void interrupt(struct child *c)
 {
 	struct op grace = op_for_cleanup(c->run->interrupt_grace);
 	struct err ignored;
@@ -207,7 +209,7 @@ int vagrant_run(struct vagrant_dir *d, const struct op *op, const struct vagrant
 	if (op_check(op, e) < 0 || start(&c, e) < 0)
 		return err_wrap(e, "%s", run->what);
 	if (follow(&c, op, &code, e) < 0) {
-		wind_up(&c);
+		interrupt(&c);
 		return err_wrap(e, "%s", run->what);
 	}
 	return judge(&c, code, e);
@@ -215,7 +217,7 @@ int vagrant_run(struct vagrant_dir *d, const struct op *op, const struct vagrant
 
 /* ---- destroying ---- */
 
-/* Vagrant's index of all machines of a user still names one of this directory. */
+/* Whether Vagrant's index of all machines of a user still names one of this directory. */
 static bool index_has(struct vagrant_dir *d)
 {
 	const char *home = env_find(&d->env, "VAGRANT_HOME"), *user = env_find(&d->env, "HOME");
@@ -246,7 +248,7 @@ static int destroy_once(
 
 	if (vagrant_run(d, op, &run, report, e) < 0)
 		return -1;
-	/* Exit code 0 is no proof: it means no more than that there was nothing to complain of. */
+	/* Exit code 0 is no proof that the machines are gone: Vagrant had no complaint, no more. */
 	if (vagrant_dir_has_machines(d))
 		return err_set(e, ERR_BACKEND,
 			"vagrant destroy: it said that all went well, but %s still has machines",

@@ -1,4 +1,4 @@
-#include "driver/vagrant-box.h"
+#include "driver/vagrant/sandbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,88 +6,90 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "driver/vagrant/spec.h"
 #include "util/auto.h"
 #include "util/str.h"
+#include "util/thread/thread.h"
 
 #define UP_GRACE       60.0 /* seconds for an interrupted `up` to destroy what it has made */
 #define SNAPSHOT_GRACE 30.0
 
 /* ---- up ---- */
 
-/* Connects to one machine while Vagrant is still busy with it or with others. */
-struct warmer {
+/* A thread that connects to one machine while Vagrant is still busy with it or with others. */
+struct connector {
 	pthread_t thread;
 	struct op op;
-	int ended; /* eventfd, readable when it has: a join cannot be cancelled */
+	int ended; /* eventfd, readable when the thread has ended: a join cannot be cancelled */
 	struct vagrant_vm *vm;
 };
 
-struct ascent {
-	struct vagrant_box *b;
+struct going_up {
+	struct vagrant_sandbox *b;
 	const struct op *op;
-	struct warmer warmers[VAGRANT_MACHINES_MAX];
-	unsigned n_warmers;
+	struct connector connectors[VAGRANT_MACHINES_MAX];
+	unsigned n_connectors;
 };
 
-static void *warm_main(void *arg)
+static void *connect_main(void *arg)
 {
-	struct warmer *w = arg;
+	struct connector *w = arg;
 	struct guest *g;
-	struct err ignored; /* it will be tried again, when Vagrant has finished */
+	struct err ignored; /* vagrant_sandbox_ready tries again */
 
-	pthread_setname_np(pthread_self(), "moat-vagrant");
-	if (ways_take(&w->vm->ways, &w->op, &g, &ignored) == 0)
-		ways_give(&w->vm->ways, g);
+	if (links_take(&w->vm->links, &w->op, &g, &ignored) == 0)
+		links_give(&w->vm->links, g);
 	eventfd_write(w->ended, 1);
 	return NULL;
 }
 
-static void warm_up(struct ascent *a, struct vagrant_vm *vm)
+static void start_connecting(struct going_up *a, struct vagrant_vm *vm)
 {
-	struct warmer *w = &a->warmers[a->n_warmers];
+	struct connector *w = &a->connectors[a->n_connectors];
 	auto_fd int ended = -1;
 	struct err ignored;
 
-	if (a->n_warmers == VAGRANT_MACHINES_MAX)
+	if (a->n_connectors == VAGRANT_MACHINES_MAX)
 		return;
 	ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (ended < 0 || op_init(&w->op, a->op->id, vm->boot_timeout, &ignored) < 0)
 		return;
 	w->vm = vm;
 	w->ended = ended;
-	if (pthread_create(&w->thread, NULL, warm_main, w)) {
+	if (thread_start(&w->thread, "vagrant-connect", connect_main, w, &ignored) < 0) {
 		op_done(&w->op);
 		return;
 	}
 	take_fd(&ended);
-	a->n_warmers++;
+	a->n_connectors++;
 }
 
-/* Lets those finish whose machines will be wanted at once. A machine that nobody will enter may
- * have no SSH at all. */
-static void cool_down(struct ascent *a, bool cancel)
+/* Waits for the connections that will be needed at once, and cancels the others: a machine that is
+ * not for commands may have no SSH at all. */
+static void finish_connecting(struct going_up *a, bool cancel)
 {
 	struct err ignored;
 
-	for (unsigned i = 0; i < a->n_warmers; i++) {
-		struct warmer *w = &a->warmers[i];
+	for (unsigned i = 0; i < a->n_connectors; i++) {
+		struct connector *w = &a->connectors[i];
 
 		if (cancel || !w->vm->for_commands ||
 			op_wait_fd(a->op, w->ended, POLLIN, &ignored) < 0)
 			op_cancel(&w->op);
 	}
-	for (unsigned i = 0; i < a->n_warmers; i++) {
-		struct warmer *w = &a->warmers[i];
+	for (unsigned i = 0; i < a->n_connectors; i++) {
+		struct connector *w = &a->connectors[i];
 
-		pthread_join(w->thread, NULL);
+		thread_join(w->thread);
 		op_done(&w->op);
 		close(w->ended);
 	}
-	a->n_warmers = 0;
+	a->n_connectors = 0;
 }
 
-/* As users know it: without what INSPECT_VM_SUFFIX put behind it. */
-static void user_name(const struct vagrant_box *b, const char *machine, char out[VAGRANT_NAME_MAX])
+/* A machine's name as users know it: without what INSPECT_VM_SUFFIX put behind it. */
+static void user_name(
+	const struct vagrant_sandbox *b, const char *machine, char out[VAGRANT_NAME_MAX])
 {
 	char suffix[40];
 
@@ -97,7 +99,7 @@ static void user_name(const struct vagrant_box *b, const char *machine, char out
 		out[strlen(out) - strlen(suffix)] = 0;
 }
 
-static struct vagrant_vm *find_vm(struct vagrant_box *b, const char *machine)
+static struct vagrant_vm *find_vm(struct vagrant_sandbox *b, const char *machine)
 {
 	for (unsigned i = 0; i < b->n_vms; i++)
 		if (strcmp(b->vms[i]->machine, machine) == 0)
@@ -106,7 +108,7 @@ static struct vagrant_vm *find_vm(struct vagrant_box *b, const char *machine)
 }
 
 static struct vagrant_vm *add_vm(
-	struct vagrant_box *b, const struct vagrant_machine *m, struct err *e)
+	struct vagrant_sandbox *b, const struct vagrant_machine *m, struct err *e)
 {
 	struct vagrant_vm *vm = calloc(1, sizeof(*vm));
 	char name[VAGRANT_NAME_MAX];
@@ -131,7 +133,7 @@ static struct vagrant_vm *add_vm(
 
 static void on_news(void *arg, struct vagrant_report *r)
 {
-	struct ascent *a = arg;
+	struct going_up *a = arg;
 	struct err ignored;
 
 	if (r->progress[0])
@@ -143,12 +145,12 @@ static void on_news(void *arg, struct vagrant_report *r)
 		if (!m->ssh.port)
 			continue;
 		if (vm) {
-			vagrant_vm_told(vm, &m->ssh); /* it may have got a key of its own since */
+			vagrant_vm_told(vm, &m->ssh); /* Vagrant may have given it a key since */
 			continue;
 		}
 		vm = add_vm(a->b, m, &ignored);
 		if (vm)
-			warm_up(a, vm);
+			start_connecting(a, vm);
 	}
 }
 
@@ -163,10 +165,10 @@ static int check_machines(const struct vagrant_report *r, struct err *e)
 	return 0;
 }
 
-int vagrant_box_up(
-	struct vagrant_box *b, const struct op *op, const struct box_request *req, struct err *e)
+int vagrant_sandbox_up(struct vagrant_sandbox *b, const struct op *op,
+	const struct sandbox_request *req, struct err *e)
 {
-	auto_free struct ascent *a = calloc(1, sizeof(*a));
+	auto_free struct going_up *a = calloc(1, sizeof(*a));
 	const char *argv[] = {"up", "--provider", b->want.provider, NULL};
 	struct vagrant_run run = {.argv = argv,
 		.what = "vagrant up",
@@ -189,29 +191,29 @@ int vagrant_box_up(
 			!add_vm(b, &b->report->machines[i], e))
 			rc = -1;
 	if (rc == 0)
-		rc = vagrant_box_spec(b, op, req->spec, e);
+		rc = vagrant_sandbox_spec(b, op, req->spec, e);
 	for (unsigned i = 0; i < b->n_vms; i++)
 		vagrant_vm_made(b->vms[i]);
-	cool_down(a, rc < 0);
+	finish_connecting(a, rc < 0);
 	return rc < 0 ? -1 : op_check(op, e);
 }
 
-int vagrant_box_ready(struct vagrant_box *b, const struct op *op, struct err *e)
+int vagrant_sandbox_ready(struct vagrant_sandbox *b, const struct op *op, struct err *e)
 {
 	for (unsigned i = 0; i < b->n_vms; i++) {
 		struct vagrant_vm *vm = b->vms[i];
 		struct guest *g;
 
-		vagrant_vm_revive(vm); /* what was seen of it while it was made does not count */
-		vagrant_ssh_keep(vm, op);
+		vagrant_vm_revive(vm); /* it may have seemed dead while it was being made */
+		vagrant_vm_keep_ssh_config(vm, op);
 		if (!b->spec->vms[i].is_sandbox)
 			continue;
 		op_progress(op, i, b->n_vms, "connecting to %s", vm->name);
-		if (ways_take(&vm->ways, op, &g, e) < 0)
+		if (links_take(&vm->links, op, &g, e) < 0)
 			return -1;
-		ways_give(&vm->ways, g);
+		links_give(&vm->links, g);
 	}
-	return op_check(op, e); /* a connection that was there already has asked nobody */
+	return op_check(op, e); /* taking a link that is there already does not look at op */
 }
 
 /* ---- snapshots ---- */
@@ -227,20 +229,21 @@ static int check_snapshot_name(const char *name, struct err *e)
 	return 0;
 }
 
-/* Nobody connects while the machines are being saved or put back: a saved connection would be a
- * dead one when it is restored. */
-static int take_turns(struct vagrant_box *b, const struct op *op, unsigned *taken, struct err *e)
+/* Keeps everybody from connecting while the machines are being saved or restored: a connection that
+ * is saved would be dead when it is restored. */
+static int take_turns(
+	struct vagrant_sandbox *b, const struct op *op, unsigned *taken, struct err *e)
 {
 	for (; *taken < b->n_vms; ++*taken)
-		if (turn_take(&b->vms[*taken]->ways.opening, op, e) < 0)
+		if (turn_take(&b->vms[*taken]->links.opening, op, e) < 0)
 			return -1;
 	for (unsigned i = 0; i < b->n_vms; i++)
-		ways_lost(&b->vms[i]->ways, "the connection was closed for a snapshot");
+		links_lost(&b->vms[i]->links, "the connection was closed for a snapshot");
 	return 0;
 }
 
-static int run_snapshot(
-	struct vagrant_box *b, const struct op *op, const char *name, bool restore, struct err *e)
+static int run_snapshot(struct vagrant_sandbox *b, const struct op *op, const char *name,
+	bool restore, struct err *e)
 {
 	const char *const save_argv[] = {"snapshot", "save", "--force", name, NULL};
 	const char *const back_argv[] = {"snapshot", "restore", "--no-provision", name, NULL};
@@ -250,7 +253,7 @@ static int run_snapshot(
 
 	if (vagrant_run(&b->dir, op, &run, b->report, e) < 0)
 		return -1;
-	/* For a machine that it does not find, Vagrant does nothing, and is content. */
+	/* Vagrant reports no error for a machine that it does not find. */
 	for (unsigned i = 0; i < b->n_vms; i++) {
 		struct vagrant_machine *m = vagrant_report_machine(b->report, b->vms[i]->machine);
 
@@ -259,11 +262,11 @@ static int run_snapshot(
 				b->vms[i]->name);
 	}
 	for (unsigned i = 0; restore && i < b->n_vms; i++)
-		vagrant_vm_revive(b->vms[i]); /* one that was off runs again */
+		vagrant_vm_revive(b->vms[i]); /* a machine that was off runs again */
 	return 0;
 }
 
-static int after_restore(struct vagrant_box *b, const struct op *op, struct err *e)
+static int after_restore(struct vagrant_sandbox *b, const struct op *op, struct err *e)
 {
 	for (unsigned i = 0; i < b->n_vms; i++)
 		if (b->vms[i]->for_commands && vagrant_guest_set_clock(b->vms[i], op, e) < 0)
@@ -271,8 +274,8 @@ static int after_restore(struct vagrant_box *b, const struct op *op, struct err 
 	return 0;
 }
 
-int vagrant_box_snapshot(
-	struct vagrant_box *b, const struct op *op, const char *name, bool restore, struct err *e)
+int vagrant_sandbox_snapshot(struct vagrant_sandbox *b, const struct op *op, const char *name,
+	bool restore, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
 	unsigned taken = 0;
@@ -285,6 +288,6 @@ int vagrant_box_snapshot(
 	if (rc == 0)
 		rc = run_snapshot(b, op, name, restore, e);
 	while (taken)
-		turn_give(&b->vms[--taken]->ways.opening);
+		turn_give(&b->vms[--taken]->links.opening);
 	return rc == 0 && restore ? after_restore(b, op, e) : rc;
 }

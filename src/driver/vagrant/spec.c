@@ -1,13 +1,14 @@
 /* What a spec becomes when its Vagrantfile has said what machines there are. */
+#include "driver/vagrant/spec.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "driver/vagrant-box.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/log.h"
+#include "util/system/log.h"
 #include "util/str.h"
 
 static bool is_called(const struct vagrant_vm *vm, const char *name)
@@ -16,7 +17,7 @@ static bool is_called(const struct vagrant_vm *vm, const char *name)
 }
 
 /* "a, b, c", for messages. */
-static const char *list_names(const struct vagrant_box *b, char *out, size_t size)
+static const char *list_names(const struct vagrant_sandbox *b, char *out, size_t size)
 {
 	out[0] = 0;
 	for (unsigned i = 0; i < b->n_vms; i++)
@@ -25,8 +26,9 @@ static const char *list_names(const struct vagrant_box *b, char *out, size_t siz
 	return out;
 }
 
-/* Vagrant's order, whoever answered first; but the default machine before all others. */
-static int sort_vms(struct vagrant_box *b, const struct op *op, struct err *e)
+/* Puts the machines into Vagrant's order, whichever answered first, but the default machine before
+ * all others. */
+static int sort_vms(struct vagrant_sandbox *b, const struct op *op, struct err *e)
 {
 	struct vagrant_vm *sorted[VAGRANT_MACHINES_MAX], *first = NULL;
 	char names[300];
@@ -69,7 +71,7 @@ static int sort_vms(struct vagrant_box *b, const struct op *op, struct err *e)
  * Entries of the spec are settings for machines. The first may go without a name, or be called
  * "default": then it is for the default machine.
  */
-static int match_settings(struct vagrant_box *b, const struct sandbox_spec *asked,
+static int match_settings(struct vagrant_sandbox *b, const struct sandbox_spec *asked,
 	const struct vm_spec *settings[VAGRANT_MACHINES_MAX], struct err *e)
 {
 	char names[300];
@@ -105,8 +107,8 @@ static int add_vm(json_t *vms, unsigned i, const struct vm_spec *settings, struc
 	return json_array_append_new(vms, vm) < 0 ? err_oom(e) : 0;
 }
 
-int vagrant_box_spec(
-	struct vagrant_box *b, const struct op *op, const struct sandbox_spec *asked, struct err *e)
+int vagrant_sandbox_spec(struct vagrant_sandbox *b, const struct op *op,
+	const struct sandbox_spec *asked, struct err *e)
 {
 	const struct vm_spec *settings[VAGRANT_MACHINES_MAX] = {0};
 	auto_spec struct sandbox_spec *spec = NULL;

@@ -1,16 +1,10 @@
-/*
- * How the user's own ssh, and what builds on it (VS Code), reaches a machine: a configuration file
- * for each in DIR/ssh, with an alias as the host's name. Whoever includes these files in
- * ~/.ssh/config has all machines by their aliases.
- */
+#include "driver/vagrant/ssh-config.h"
+
 #include <ctype.h>
 #include <string.h>
 
-#include "driver/vagrant.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 int vagrant_ssh_alias(const struct vagrant_dir *d, const char *name, char **ret, struct err *e)
@@ -25,17 +19,17 @@ int vagrant_ssh_alias(const struct vagrant_dir *d, const char *name, char **ret,
 	return 0;
 }
 
-/* One setting. A path may have spaces, and "%" means something; what would not be a word in quotes
- * is left out. */
-static void setting(struct buf *b, const char *name, const char *value, struct err *ignored)
+/* A path may have spaces, and "%" means something; a value that would not be a word in quotes is
+ * left out. */
+static void setting(struct buf *b, const char *name, const char *value)
 {
 	for (const char *c = value; *c; c++)
 		if (*c == '"' || *c == '\\' || iscntrl((unsigned char)*c))
 			return;
-	buf_printf(b, ignored, "  %s \"", name);
+	buf_putf(b, "  %s \"", name);
 	for (const char *c = value; *c; c++)
-		buf_printf(b, ignored, *c == '%' ? "%%%%" : "%c", *c);
-	buf_printf(b, ignored, "\"\n");
+		buf_putf(b, *c == '%' ? "%%%%" : "%c", *c);
+	buf_puts(b, "\"\n");
 }
 
 int vagrant_ssh_config(const struct vagrant_dir *d, const char *alias,
@@ -44,49 +38,34 @@ int vagrant_ssh_config(const struct vagrant_dir *d, const char *alias,
 	auto_free char *known = NULL;
 	auto_buf struct buf b = {0};
 
-	if (str_printf(&known, e, "%s/" VAGRANT_KNOWN_HOSTS, d->path) < 0 ||
-		buf_printf(&b, e, "# Made by moat.\nHost %s\n", alias) < 0)
+	if (str_printf(&known, e, "%s/" VAGRANT_KNOWN_HOSTS, d->path) < 0)
 		return -1;
-	setting(&b, "HostName", ssh->host, e);
-	setting(&b, "User", ssh->user, e);
+	buf_putf(&b, "# Made by moat.\nHost %s\n", alias);
+	setting(&b, "HostName", ssh->host);
+	setting(&b, "User", ssh->user);
 	for (unsigned i = 0; i < ssh->n_keys; i++)
-		setting(&b, "IdentityFile", ssh->keys[i], e);
+		setting(&b, "IdentityFile", ssh->keys[i]);
 	/* Addresses and ports are used again by other machines: the key goes with the alias. */
-	setting(&b, "HostKeyAlias", alias, e);
-	setting(&b, "UserKnownHostsFile", known, e);
-	if (buf_printf(&b, e,
-		    "  Port %u\n  IdentitiesOnly yes\n  StrictHostKeyChecking accept-new\n"
-		    "  LogLevel ERROR\n",
-		    ssh->port) < 0)
-		return -1;
-	*ret = buf_take_str(&b);
+	setting(&b, "HostKeyAlias", alias);
+	setting(&b, "UserKnownHostsFile", known);
+	buf_putf(&b,
+		"  Port %u\n  IdentitiesOnly yes\n  StrictHostKeyChecking accept-new\n"
+		"  LogLevel ERROR\n",
+		ssh->port);
+	*ret = buf_check(&b, e) < 0 ? NULL : buf_take_str(&b);
 	return *ret ? 0 : err_oom(e);
 }
 
-static int write_config(struct vagrant_vm *vm, struct err *e)
+int vagrant_ssh_config_write(const struct vagrant_dir *d, const char *alias,
+	const struct vagrant_ssh *ssh, struct err *e)
 {
 	auto_free char *dir = NULL, *path = NULL, *text = NULL;
-	struct vagrant_ssh ssh;
 
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		ssh = vm->ssh;
-	}
-	if (!ssh.port)
-		return 0; /* Vagrant has not said where it is */
-	return str_printf(&dir, e, "%s/" VAGRANT_SSH_DIR, vm->dir->path) < 0 ||
-			       dir_make(dir, 0700, e) < 0 ||
-			       str_printf(&path, e, "%s/%s", dir, vm->alias) < 0 ||
-			       vagrant_ssh_config(vm->dir, vm->alias, &ssh, &text, e) < 0 ||
-			       file_write_atomic(path, text, strlen(text), 0600, e) < 0
-		       ? -1
-		       : 0;
-}
-
-void vagrant_ssh_keep(struct vagrant_vm *vm, const struct op *op)
-{
-	struct err e;
-
-	if (write_config(vm, &e) < 0)
-		log_err(op, LOG_WARN, &e, "%s: no configuration for ssh", vm->name);
+	if (!ssh->port)
+		return 0;
+	if (str_printf(&dir, e, "%s/" VAGRANT_SSH_DIR, d->path) < 0 || dir_make(dir, 0700, e) < 0 ||
+		str_printf(&path, e, "%s/%s", dir, alias) < 0 ||
+		vagrant_ssh_config(d, alias, ssh, &text, e) < 0)
+		return -1;
+	return file_write_atomic(path, text, strlen(text), 0600, e);
 }

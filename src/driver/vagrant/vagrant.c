@@ -1,7 +1,7 @@
 /*
  * The Vagrant driver: whatever hypervisor a Vagrantfile asks for. `vagrant` itself, a slow Ruby
  * program, runs only to make, snapshot and destroy; everything inside the machines goes over one
- * SSH connection each. See vagrant.h for the parts.
+ * SSH connection each.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,15 +10,18 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "driver/vagrant-box.h"
+#include "driver/vagrant/doctor.h"
+#include "driver/vagrant/net.h"
+#include "driver/vagrant/sandbox.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/system/io.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
 #include "util/str.h"
 
 #define REMOVAL_SECONDS 180.0
-#define THING           "vagrant" /* in the journal: a directory with its machines */
+/* The kind of our journal entries: a directory with its machines. */
+#define JOURNAL_KIND "vagrant"
 
 static void vagrant_close(struct driver *base)
 {
@@ -62,7 +65,7 @@ static int validate_op(struct driver *base, const struct sandbox_spec *spec, str
 
 /* ---- making and removing ---- */
 
-static void box_free(struct vagrant_box *b)
+static void sandbox_free(struct vagrant_sandbox *b)
 {
 	forwards_free(b->forwards);
 	for (unsigned i = 0; i < b->n_vms; i++) {
@@ -70,7 +73,6 @@ static void box_free(struct vagrant_box *b)
 		free(b->vms[i]);
 	}
 	vagrant_dir_close(&b->dir);
-	pthread_mutex_destroy(&b->dir.log_mu);
 	turn_done(&b->whole);
 	vagrant_want_free(&b->want);
 	spec_free(b->spec);
@@ -78,61 +80,59 @@ static void box_free(struct vagrant_box *b)
 	free(b);
 }
 
-static int box_new(struct vagrant_driver *d, const struct box_request *req,
-	struct vagrant_box **ret, struct err *e)
+static int sandbox_new(struct vagrant_driver *d, const struct sandbox_request *req,
+	struct vagrant_sandbox **ret, struct err *e)
 {
 	auto_free char *name = NULL;
-	struct vagrant_box *b = calloc(1, sizeof(*b));
+	struct vagrant_sandbox *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return err_oom(e);
 	b->base.driver = &d->base;
 	b->d = d;
-	b->dir.log = CAPLOG_NONE;
-	b->dir.guard = d->env->helper_path;
-	pthread_mutex_init(&b->dir.log_mu, NULL);
+	vagrant_dir_init(&b->dir, d->env->helper_path);
 	snprintf(b->id, sizeof(b->id), "%s", req->id);
 	b->report = calloc(1, sizeof(*b->report));
-	if (!b->report || turn_init(&b->whole, e) < 0 ||
-		forwards_new(vagrant_net_connect, b, &b->forwards, e) < 0 ||
+	turn_init(&b->whole);
+	if (!b->report || forwards_new(vagrant_net_connect, b, &b->forwards, e) < 0 ||
 		vagrant_want_read(req->spec, req->access, &b->want, e) < 0 ||
 		vagrant_dir_name(b->id, &name, e) < 0 ||
 		str_printf(&b->dir.path, e, "%s/%s", b->want.cache_dir, name) < 0) {
 		if (!b->report)
 			err_oom(e);
-		box_free(b);
+		sandbox_free(b);
 		return -1;
 	}
 	*ret = b;
 	return 0;
 }
 
-/* Machines first: without the directory nobody could destroy them. */
+/* The machines go first: without the directory nobody could destroy them. */
 static int remove_dir(struct vagrant_dir *d, const struct op *op, struct err *e)
 {
 	return vagrant_destroy_all(d, op, e) < 0 ? -1 : dir_remove(d->path, e);
 }
 
-static int remove_box(struct vagrant_box *b, const struct op *op, struct err *e)
+static int remove_sandbox(struct vagrant_sandbox *b, const struct op *op, struct err *e)
 {
 	struct journal *j = b->d->env->journal;
 	int rc;
 
-	forwards_free(take_ptr(&b->forwards)); /* its connections use the machines */
+	forwards_free(take_ptr(&b->forwards)); /* forwarded connections use the machines */
 	for (unsigned i = 0; i < b->n_vms; i++)
-		ways_lost(&b->vms[i]->ways, "the sandbox is being removed");
+		links_lost(&b->vms[i]->links, "the sandbox is being removed");
 	rc = b->dir.env.n ? remove_dir(&b->dir, op, e) : dir_remove(b->dir.path, e);
 	if (rc == 0)
 		rc = journal_sandbox_remove(j, b->id, e);
-	box_free(b);
+	sandbox_free(b);
 	return rc;
 }
 
-static int fill_box(
-	struct vagrant_box *b, const struct op *op, const struct box_request *req, struct err *e)
+static int fill_sandbox(struct vagrant_sandbox *b, const struct op *op,
+	const struct sandbox_request *req, struct err *e)
 {
-	struct journal_thing t = {
-		.sandbox = b->id, .driver = "vagrant", .kind = THING, .ref = b->dir.path};
+	struct journal_entry t = {
+		.sandbox = b->id, .driver = "vagrant", .kind = JOURNAL_KIND, .ref = b->dir.path};
 	int64_t row;
 	int rc;
 
@@ -143,23 +143,23 @@ static int fill_box(
 	op_progress(op, 0, 0, "waiting for a turn to start");
 	if (slots_take(&b->d->startups, op, b->want.max_startups, e) < 0)
 		return -1;
-	rc = vagrant_box_up(b, op, req, e);
+	rc = vagrant_sandbox_up(b, op, req, e);
 	slots_give(&b->d->startups);
-	return rc < 0 ? -1 : vagrant_box_ready(b, op, e);
+	return rc < 0 ? -1 : vagrant_sandbox_ready(b, op, e);
 }
 
-static int create_op(struct driver *base, const struct op *op, const struct box_request *req,
-	struct box **ret, struct err *e)
+static int create_op(struct driver *base, const struct op *op, const struct sandbox_request *req,
+	struct driver_sandbox **ret, struct err *e)
 {
-	struct vagrant_box *b = NULL;
+	struct vagrant_sandbox *b = NULL;
 	struct op cleanup;
 	struct err undo;
 
-	if (box_new((struct vagrant_driver *)base, req, &b, e) < 0)
+	if (sandbox_new((struct vagrant_driver *)base, req, &b, e) < 0)
 		return -1;
-	if (fill_box(b, op, req, e) < 0) {
+	if (fill_sandbox(b, op, req, e) < 0) {
 		cleanup = op_for_cleanup(REMOVAL_SECONDS);
-		if (remove_box(b, &cleanup, &undo) < 0)
+		if (remove_sandbox(b, &cleanup, &undo) < 0)
 			log_err(op, LOG_ERROR, &undo, "%s: cannot remove what was made", req->id);
 		return -1;
 	}
@@ -167,100 +167,105 @@ static int create_op(struct driver *base, const struct op *op, const struct box_
 	return 0;
 }
 
-static int destroy_op(struct driver *base, const struct op *op, struct box *box, struct err *e)
+static int destroy_op(
+	struct driver *base, const struct op *op, struct driver_sandbox *sandbox, struct err *e)
 {
 	(void)base;
-	return remove_box((struct vagrant_box *)box, op, e);
+	return remove_sandbox((struct vagrant_sandbox *)sandbox, op, e);
 }
 
-static int final_spec_op(struct box *box, struct sandbox_spec **ret, struct err *e)
+static int final_spec_op(struct driver_sandbox *sandbox, struct sandbox_spec **ret, struct err *e)
 {
 	(void)e;
-	*ret = take_ptr(&((struct vagrant_box *)box)->spec);
+	*ret = take_ptr(&((struct vagrant_sandbox *)sandbox)->spec);
 	return 0;
 }
 
-static int reclaim_op(struct driver *base, const struct op *op, const struct journal_thing *t,
+static int reclaim_op(struct driver *base, const struct op *op, const struct journal_entry *t,
 	const json_t *access, struct err *e)
 {
 	struct vagrant_driver *drv = (struct vagrant_driver *)base;
-	struct vagrant_dir d = {.log = CAPLOG_NONE, .guard = drv->env->helper_path};
+	struct vagrant_dir d;
 	int rc;
 
-	if (strcmp(t->kind, THING) != 0)
+	if (strcmp(t->kind, JOURNAL_KIND) != 0)
 		return err_set(e, ERR_INTERNAL, "the vagrant driver knows no \"%s\"", t->kind);
-	pthread_mutex_init(&d.log_mu, NULL);
+	vagrant_dir_init(&d, drv->env->helper_path);
 	rc = vagrant_dir_open(t->ref, access, &d, e);
 	if (rc > 0)
 		rc = remove_dir(&d, op, e);
 	vagrant_dir_close(&d);
-	pthread_mutex_destroy(&d.log_mu);
 	return rc < 0 ? err_wrap(e, "sandbox %s", t->sandbox) : 0;
 }
 
 /* ---- using ---- */
 
-static struct vagrant_vm *vm_of(struct box *box, unsigned vm)
+static struct vagrant_vm *vm_of(struct driver_sandbox *sandbox, unsigned vm)
 {
-	return ((struct vagrant_box *)box)->vms[vm];
+	return ((struct vagrant_sandbox *)sandbox)->vms[vm];
 }
 
-static int take_op(
-	struct box *box, const struct op *op, unsigned vm, struct guest **ret, struct err *e)
+static int take_op(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
+	struct guest **ret, struct err *e)
 {
-	return ways_take(&vm_of(box, vm)->ways, op, ret, e);
+	return links_take(&vm_of(sandbox, vm)->links, op, ret, e);
 }
 
-static void give_op(struct box *box, unsigned vm, struct guest *g)
+static void give_op(struct driver_sandbox *sandbox, unsigned vm, struct guest *g)
 {
-	ways_give(&vm_of(box, vm)->ways, g);
+	links_give(&vm_of(sandbox, vm)->links, g);
 }
 
-static void explain_op(struct box *box, unsigned i, struct err *e)
+static void explain_op(struct driver_sandbox *sandbox, unsigned i, struct err *e)
 {
-	struct vagrant_vm *vm = vm_of(box, i);
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	struct vagrant_vm *vm = vm_of(sandbox, i);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	if (vm->state == BOX_VM_DEAD)
+	if (vm->state == VM_DEAD)
 		*e = vm->death;
 }
 
-static void describe_op(struct box *box, unsigned i, struct box_vm_info *ret)
+static void describe_op(struct driver_sandbox *sandbox, unsigned i, struct vm_info *ret)
 {
-	struct vagrant_box *b = (struct vagrant_box *)box;
+	struct vagrant_sandbox *b = (struct vagrant_sandbox *)sandbox;
 	struct vagrant_vm *vm = b->vms[i];
-	const char *way = ways_name(&vm->ways);
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	const char *link = links_name(&vm->links);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	*ret = (struct box_vm_info){.state = vm->state,
+	*ret = (struct vm_info){.state = vm->state,
 		.image = vm->provider,
 		.user = vm->user[0] ? vm->user : vm->ssh.user,
 		.accelerator = "",
-		.way = way,
+		.link = link,
 		.place = b->dir.root,
 		.known_as = vm->machine,
 		.ssh_host = vm->ssh.port ? vm->alias : NULL};
-	if (vm->state == BOX_VM_STARTING)
-		ret->state = BOX_VM_RUNNING; /* Vagrant says so; nobody has wanted to get in yet */
-	if (vm->state == BOX_VM_DEAD)
+	if (vm->state == VM_STARTING)
+		ret->state = VM_RUNNING; /* Vagrant says so; no command has run in it yet */
+	if (vm->state == VM_DEAD)
 		snprintf(ret->error, sizeof(ret->error), "%.500s", vm->death.msg);
 }
 
-static int log_path_op(struct box *box, unsigned vm, enum box_log which, char **ret, struct err *e)
+static int log_path_op(
+	struct driver_sandbox *sandbox, unsigned vm, enum vm_log which, char **ret, struct err *e)
 {
 	(void)vm;
-	(void)which; /* a machine's console is its hypervisor's: there is what Vagrant said, only */
-	return str_printf(ret, e, "%s/" VAGRANT_LOG_FILE, ((struct vagrant_box *)box)->dir.path);
+	(void)which; /* a machine's console is its hypervisor's: the only log is what Vagrant said
+		      */
+	return str_printf(
+		ret, e, "%s/" VAGRANT_LOG_FILE, ((struct vagrant_sandbox *)sandbox)->dir.path);
 }
 
-static int snapshot_op(struct box *box, const struct op *op, const char *name, struct err *e)
+static int snapshot_op(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	return vagrant_box_snapshot((struct vagrant_box *)box, op, name, false, e);
+	return vagrant_sandbox_snapshot((struct vagrant_sandbox *)sandbox, op, name, false, e);
 }
 
-static int restore_op(struct box *box, const struct op *op, const char *name, struct err *e)
+static int restore_op(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	return vagrant_box_snapshot((struct vagrant_box *)box, op, name, true, e);
+	return vagrant_sandbox_snapshot((struct vagrant_sandbox *)sandbox, op, name, true, e);
 }
 
 const struct driver_ops driver_vagrant = {

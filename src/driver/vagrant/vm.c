@@ -1,25 +1,27 @@
 /*
- * How it works: the first operation opens an SSH connection and starts the runner over it; from
- * then on the line to the runner is the way in, for all. When it fails (the guest was rebooted,
+ * How it works: the first operation opens an SSH connection and starts the runner over it. From
+ * then on the line to the runner is the link that all share. When it fails (the guest was rebooted,
  * sshd was killed), the next operation makes a new one, asking Vagrant again where the machine is
  * if need be.
  */
+#include "driver/vagrant/vm.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "driver/vagrant.h"
-#include "guest/line.h"
-#include "guest/sshlink.h"
+#include "driver/vagrant/ssh-config.h"
+#include "guestlink/line/line.h"
+#include "driver/vagrant/ssh/process.h"
 #include "util/auto.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
 #include "util/str.h"
 
 #define AGAIN         1.0 /* seconds between attempts to connect */
-#define SOON          0.5 /* the same while Vagrant waits for the machine, too */
+#define SOON          0.5 /* between attempts while Vagrant is still making the machine */
 #define SOON_SECONDS  10.0
 #define RUNNER_S      120.0
 #define CLOCK_SECONDS 30.0
@@ -29,22 +31,20 @@
 int vagrant_vm_init(
 	struct vagrant_vm *vm, const struct vagrant_machine *m, const char *name, struct err *e)
 {
-	pthread_mutex_init(&vm->mu, NULL);
+	lock_init(&vm->mu, "vagrant_vm.mu", LOCK_LEAF);
 	vm->being_made = true;
 	vm->ssh = m->ssh;
 	memcpy(vm->provider, m->provider, sizeof(vm->provider));
-	return ways_init(&vm->ways, &vagrant_ways, vm, e) < 0 ||
-			       str_dup(m->name, &vm->machine, e) < 0 ||
-			       str_dup(name, &vm->name, e) < 0 ||
-			       vagrant_ssh_alias(vm->dir, name, &vm->alias, e) < 0
-		       ? -1
-		       : 0;
+	links_init(&vm->links, &vagrant_links, vm);
+	if (str_dup(m->name, &vm->machine, e) < 0 || str_dup(name, &vm->name, e) < 0)
+		return -1;
+	return vagrant_ssh_alias(vm->dir, name, &vm->alias, e);
 }
 
 void vagrant_vm_free(struct vagrant_vm *vm)
 {
-	ways_done(&vm->ways);
-	pthread_mutex_destroy(&vm->mu);
+	links_done(&vm->links);
+	lock_done(&vm->mu);
 	free(vm->machine);
 	free(vm->name);
 	free(vm->alias);
@@ -52,40 +52,54 @@ void vagrant_vm_free(struct vagrant_vm *vm)
 
 void vagrant_vm_told(struct vagrant_vm *vm, const struct vagrant_ssh *ssh)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
 	vm->ssh = *ssh;
 }
 
 void vagrant_vm_made(struct vagrant_vm *vm)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
 	vm->being_made = false;
 }
 
 void vagrant_vm_revive(struct vagrant_vm *vm)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	if (vm->state == BOX_VM_DEAD)
-		vm->state = BOX_VM_STARTING;
+	if (vm->state == VM_DEAD)
+		vm->state = VM_STARTING;
+}
+
+void vagrant_vm_keep_ssh_config(struct vagrant_vm *vm, const struct op *op)
+{
+	struct vagrant_ssh ssh;
+	struct err e;
+
+	{
+		auto_unlock struct lock *held = lock_take(&vm->mu);
+		ssh = vm->ssh;
+	}
+	if (vagrant_ssh_config_write(vm->dir, vm->alias, &ssh, &e) < 0)
+		log_err(op, LOG_WARN, &e, "%s: no configuration for ssh", vm->name);
 }
 
 /* ---- connecting ---- */
 
 static void set_dead(struct vagrant_vm *vm, const struct err *why)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	vm->state = BOX_VM_DEAD;
+	vm->state = VM_DEAD;
 	vm->death = *why;
 }
 
-/* With the key that it must have: any, as long as it may still have to make its own. */
+/* How to reach the machine, and which host key it must have: any ("") while it is being made, as it
+ * may still make its own. */
 static struct vagrant_ssh ssh_of(struct vagrant_vm *vm, char host_key[SSH_HOST_KEY_MAX])
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
 	snprintf(host_key, SSH_HOST_KEY_MAX, "%s", vm->being_made ? "" : vm->host_key);
 	return vm->ssh;
@@ -115,20 +129,20 @@ static int ask_vagrant(struct vagrant_vm *vm, const struct op *op, struct err *e
 		return err_set(e, ERR_UNAVAILABLE, "vagrant ssh-config: %s",
 			report->error[0] ? report->error : "it does not say how to reach the VM");
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		auto_unlock struct lock *held = lock_take(&vm->mu);
 		vm->ssh = m->ssh;
 	}
-	vagrant_ssh_keep(vm, op);
+	vagrant_vm_keep_ssh_config(vm, op);
 	return 0;
 }
 
 static int connect_once(
-	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
+	struct vagrant_vm *vm, const struct op *op, struct ssh_process **ret, struct err *e)
 {
 	char expected[SSH_HOST_KEY_MAX], found[SSH_HOST_KEY_MAX];
 	const char *keys[VAGRANT_KEYS_MAX];
 	struct vagrant_ssh ssh = ssh_of(vm, expected);
-	struct sshlink_to to = {.program = vm->ssh_path,
+	struct ssh_target to = {.program = vm->ssh_path,
 		.guard = vm->dir->guard,
 		.runner_path = vm->runner_path,
 		.host = ssh.host,
@@ -140,27 +154,27 @@ static int connect_once(
 
 	for (unsigned i = 0; i < ssh.n_keys; i++)
 		keys[i] = ssh.keys[i];
-	if (sshlink_open(op, &to, ret, found, e) < 0)
+	if (ssh_process_open(op, &to, ret, found, e) < 0)
 		return -1;
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 	memcpy(vm->host_key, found, sizeof(vm->host_key));
 	return 0;
 }
 
 static bool is_being_made(struct vagrant_vm *vm)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
 	return vm->being_made;
 }
 
 /*
- * While Vagrant makes the machine: it is not asked anything, and an attempt that leads nowhere,
- * since the guest has yet to boot, must not be in the way of the next. 1: connected; 0: Vagrant has
- * finished.
+ * Connects while Vagrant makes the machine. Vagrant is not asked anything, and attempts are short:
+ * one that leads nowhere, since the guest has yet to boot, must not delay the next. 1: connected;
+ * 0: Vagrant has finished.
  */
 static int connect_soon(
-	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
+	struct vagrant_vm *vm, const struct op *op, struct ssh_process **ret, struct err *e)
 {
 	while (is_being_made(vm)) {
 		struct op attempt = op_within(op, SOON_SECONDS);
@@ -180,7 +194,7 @@ static int connect_soon(
  * Vagrant knows.
  */
 static int connect_to(
-	struct vagrant_vm *vm, const struct op *op, struct sshlink **ret, struct err *e)
+	struct vagrant_vm *vm, const struct op *op, struct ssh_process **ret, struct err *e)
 {
 	struct op boot = op_within(op, vm->boot_timeout);
 	char unused[SSH_HOST_KEY_MAX];
@@ -206,66 +220,67 @@ static int connect_to(
 }
 
 static int open_line(struct vagrant_vm *vm, const struct op *op, struct guest **ret,
-	struct sshlink **ret_link, struct err *e)
+	struct ssh_process **ret_ssh, struct err *e)
 {
 	struct op soon;
-	struct sshlink *link = NULL;
+	struct ssh_process *ssh = NULL;
 	bool as_root;
 	int fd = -1;
 
 	if (!vm->runner_path || !vm->ssh_path)
 		return err_set(e, ERR_UNSUPPORTED, "%s is not installed beside moat",
 			vm->runner_path ? "moat-ssh" : "moat-guest");
-	if (connect_to(vm, op, &link, e) < 0)
+	if (connect_to(vm, op, &ssh, e) < 0)
 		return -1;
 	soon = op_within(op, RUNNER_S);
-	if (sshlink_start_runner(&soon, link, &as_root, &fd, e) < 0 ||
-		line_open(&soon, fd, ret, e) < 0) {
+	if (ssh_process_start_runner(&soon, ssh, &as_root, &fd, e) < 0 ||
+		line_open(&soon, fd, vm->boot_timeout, ret, e) < 0) {
 		if (fd >= 0)
 			close(fd);
-		sshlink_close(link);
+		ssh_process_close(ssh);
 		return -1;
 	}
-	*ret_link = link;
+	*ret_ssh = ssh;
 	if (!as_root)
 		log_msg(op, LOG_WARN, "%s: no sudo without a password: commands run as %s only",
 			vm->name, vm->ssh.user);
 	return 0;
 }
 
-/* ---- the ways in ---- */
+/* ---- links ---- */
 
 static int alive(void *arg, struct err *e)
 {
 	struct vagrant_vm *vm = arg;
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	if (vm->state != BOX_VM_DEAD)
+	if (vm->state != VM_DEAD)
 		return 0;
 	*e = vm->death;
 	return -1;
 }
 
-static int open_way(
+static int open_link(
 	void *arg, const struct op *op, struct guest **ret, void **ret_below, struct err *e)
 {
 	struct vagrant_vm *vm = arg;
-	struct sshlink *link = NULL;
+	struct ssh_process *ssh = NULL;
 
-	if (open_line(vm, op, ret, &link, e) < 0)
+	if (open_line(vm, op, ret, &ssh, e) < 0)
 		return err_wrap(e, "VM %s", vm->name);
-	*ret_below = link;
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-	vm->state = BOX_VM_RUNNING;
+	*ret_below = ssh;
+	auto_unlock struct lock *held = lock_take(&vm->mu);
+	vm->state = VM_RUNNING;
 	return 0;
 }
 
 static void close_below(void *below)
 {
-	sshlink_close(below);
+	ssh_process_close(below);
 }
 
-const struct ways_ops vagrant_ways = {.alive = alive, .open = open_way, .close_below = close_below};
+const struct guest_links_ops vagrant_links = {
+	.alive = alive, .open = open_link, .close_below = close_below};
 
 int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct err *e)
 {
@@ -278,11 +293,11 @@ int vagrant_guest_set_clock(struct vagrant_vm *vm, const struct op *op, struct e
 	struct guest *g;
 	int rc;
 
-	if (ways_take(&vm->ways, op, &g, e) < 0)
+	if (links_take(&vm->links, op, &g, e) < 0)
 		return -1;
 	snprintf(now, sizeof(now), "@%lld", (long long)time(NULL));
 	rc = guest_exec(g, op, &req, &io, &end, e);
-	ways_give(&vm->ways, g);
+	links_give(&vm->links, g);
 	if (rc == 0 && (end.stage != GUEST_RAN || end.code != 0))
 		log_msg(op, LOG_WARN, "%s: its clock could not be set and may be behind", vm->name);
 	return rc;

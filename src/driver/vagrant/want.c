@@ -1,21 +1,19 @@
+#include "driver/vagrant/want.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver/vagrant.h"
+#include "driver/vagrant/env.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
 
-#define CACHE_NAME                                                                                 \
-	"inspect-vagrant-sandbox" /* the directory that users of Vagrant in Inspect know */
+/* The directory that users of Vagrant in Inspect know. */
+#define CACHE_NAME "inspect-vagrant-sandbox"
 
 enum { STARTUPS_MIN = 2, STARTUPS_MAX = 1024 };
-
-extern char **environ;
-
-/* ---- environments ---- */
 
 static bool is_name(const char *s, const char *end)
 {
@@ -26,64 +24,6 @@ static bool is_name(const char *s, const char *end)
 			return false;
 	return true;
 }
-
-int vagrant_client_env(const json_t *access, struct strv *ret, struct err *e)
-{
-	json_t *env = json_object_get(access, "env"), *value;
-	const char *name;
-
-	if (!env) {
-		for (char **at = environ; *at; at++)
-			strv_add(ret, *at);
-		return strv_check(ret, e);
-	}
-	if (!json_is_object(env))
-		return err_set(e, ERR_INVALID, "access.env: expected an object");
-	json_object_foreach(env, name, value)
-	{
-		if (!json_is_string(value))
-			return err_set(e, ERR_INVALID, "access.env: expected strings");
-		/* A name that no shell would make is as good as any; but it must be one. */
-		if (!*name || strchr(name, '='))
-			continue;
-		strv_addf(ret, "%s=%s", name, json_string_value(value));
-	}
-	return json_object_size(env) ? strv_check(ret, e) : 0;
-}
-
-static char **env_slot(const struct strv *env, const char *name)
-{
-	size_t len = strcspn(name, "=");
-
-	for (size_t i = 0; i < env->n; i++)
-		if (strncmp(env->v[i], name, len) == 0 && env->v[i][len] == '=')
-			return &env->v[i];
-	return NULL;
-}
-
-const char *env_find(const struct strv *env, const char *name)
-{
-	char **slot = env_slot(env, name);
-
-	return slot ? strchr(*slot, '=') + 1 : NULL;
-}
-
-void env_set(struct strv *env, const char *name, const char *value)
-{
-	char **slot = env_slot(env, name), *text = NULL;
-	struct err ignored;
-
-	if (!slot)
-		strv_addf(env, "%s=%s", name, value);
-	else if (str_printf(&text, &ignored, "%s=%s", name, value) < 0)
-		env->failed = 1;
-	else {
-		free(*slot);
-		*slot = text;
-	}
-}
-
-/* ---- wishes ---- */
 
 void vagrant_want_free(struct vagrant_want *w)
 {
@@ -124,8 +64,7 @@ static int check_env(const json_t *env, struct err *e)
 
 	if (env && !json_is_object(env))
 		return spec_err(e, "native.env", "expected an object of strings");
-	json_object_foreach((json_t *)env, name, value)
-	{
+	json_object_foreach((json_t *)env, name, value) {
 		if (!json_is_string(value) || !is_name(name, name + strlen(name)))
 			return spec_err(e, SPEC_PLACE("native.env.%.60s", name),
 				"expected a variable with a string as its value");
@@ -133,7 +72,9 @@ static int check_env(const json_t *env, struct err *e)
 	return 0;
 }
 
-/* A machine can be given a user, or be left out of the commands; the Vagrantfile says the rest. */
+/* A spec may give a machine a user, or say that no commands run in it; the Vagrantfile says the
+ * rest.
+ */
 static int check_vms(const struct sandbox_spec *spec, struct err *e)
 {
 	for (size_t i = 0; i < spec->n_vms; i++) {
@@ -173,9 +114,10 @@ static int read_native(const struct sandbox_spec *spec, struct vagrant_want *w, 
 	json_t *value;
 	int startups = 0, required = 1;
 
-	/* null means that it was not given */
-	json_object_foreach(native, key, value) if (!json_is_null(value))
-		json_object_set(given, key, value);
+	/* null means that a setting was not given. */
+	json_object_foreach(native, key, value)
+		if (!json_is_null(value))
+			json_object_set(given, key, value);
 	if (json_get(given, "native", e, "{s?s, s?s, s?s, s?b, s?s, s?s, s?o, s?i}", "vagrantfile",
 		    &file, "vagrant_dir", &dir, "primary_vm", &primary, "primary_vm_required",
 		    &required, "provider", &provider, "cache_dir", &cache, "env", &env,
@@ -251,7 +193,7 @@ int vagrant_want_read(const struct sandbox_spec *spec, const json_t *access,
 	auto_want struct vagrant_want w = {0};
 	auto_strv struct strv env = {0};
 
-	if (read_spec(spec, &w, e) < 0 || vagrant_client_env(access, &env, e) < 0)
+	if (read_spec(spec, &w, e) < 0 || env_of_client(access, &env, e) < 0)
 		return -1;
 	if (!w.cache_dir && choose_cache_dir(&env, &w, e) < 0)
 		return -1;

@@ -1,22 +1,22 @@
-#include "guest/agent.h"
+#include "guestlink/agent/agent.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/agent-base.h"
-#include "guest/agent-parse.h"
-#include "guest/agent-run.h"
-#include "guest/agent-script.h"
-#include "guest/agent-windows.h"
-#include "guest/wire.h"
+#include "guestlink/agent/common.h"
+#include "guestlink/agent/script-output.h"
+#include "guestlink/agent/run.h"
+#include "guestlink/agent/script.h"
+#include "guestlink/agent/windows.h"
+#include "wire/wire.h"
 #include "util/auto.h"
 #include "util/str.h"
 
 enum {
-	PIECE = 4 * 1024 * 1024, /* of files, per command */
-	ERRNO_BASE = 100,        /* the scripts' exit codes */
+	PIECE = 4 * 1024 * 1024, /* bytes of a file that one command reads or writes */
+	ERRNO_BASE = 100,        /* the scripts exit with 100 + errno */
 	ERRNO_LAST = 124,
 };
 
@@ -25,7 +25,8 @@ static int give_output(const struct guest_io *io, int stream, const struct buf *
 	return data->len ? io->output(io->arg, stream, buf_bytes(data), e) : 0;
 }
 
-/* Gives the turn back at its end: the client, who gets the output, may be slow to read it. */
+/* Runs a command while it holds the turn. Gives the turn back before the client gets the output, as
+ * the client may read slowly. */
 static int run_alone(struct agent *a, const struct op *op, const struct agent_run *run,
 	struct agent_result *ret, struct err *e)
 {
@@ -96,7 +97,7 @@ static int fail_script(const struct agent_result *r, const struct guest_path *at
 	return err_set(e, ERR_BACKEND, "%s", n ? words : "the guest's shell failed");
 }
 
-/* Runs a script as the user in the directory of `at`, to success. */
+/* Runs a script as the user and in the directory of `at`; fails unless the script exits with 0. */
 static int run_script(struct agent *a, const struct op *op, const struct guest_path *at,
 	const struct script *script, struct agent_result *ret, struct err *e)
 {
@@ -232,7 +233,6 @@ static int agent_symlink(struct guest *g, const struct op *op, const struct gues
 }
 
 static const struct guest_ops agent_ops = {
-	.name = "agent",
 	.exec = agent_exec,
 	.read = agent_read,
 	.write = agent_write,

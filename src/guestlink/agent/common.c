@@ -1,4 +1,4 @@
-#include "guest/agent-base.h"
+#include "guestlink/agent/common.h"
 
 #include <stdlib.h>
 
@@ -12,10 +12,7 @@ int agent_new(const struct guest_ops *ops, struct qga *q, struct guest **ret, st
 		return err_oom(e);
 	a->base.ops = ops;
 	a->q = q;
-	if (turn_init(&a->turn, e) < 0) {
-		free(a);
-		return -1;
-	}
+	turn_init(&a->turn);
 	*ret = &a->base;
 	return 0;
 }

@@ -1,54 +1,24 @@
-#include "guest/install.h"
+#include "guestlink/agent/install.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/wire.h"
+#include "guestlink/agent/script.h"
+#include "wire/wire.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 #define PATH_DEFAULT "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-/* Where programs may usually be run from; /tmp is often mounted noexec. */
-#define PLACES "/var/lib/moat /usr/local/lib/moat /tmp /dev/shm /root"
 
 enum {
 	RUNNER_SIZE_MAX = 8 * 1024 * 1024,
 	OUTPUT_MAX = 64 * 1024,
-	NOWHERE = 91, /* exit codes of the scripts */
+	NOWHERE = 91, /* exit codes of find-runner.sh and start-runner.sh */
 	PUSH = 92,
 	NOT_RUNNABLE = 93,
 };
-
-/*
- * $1: the version line wanted, $2: the port. Starts the runner if it is there; otherwise leaves a
- * file that it has proved to be executable, prints its name and ends with PUSH. Some of the places
- * are open to all: only a file of our own user is trusted (-O), and made new (-C).
- */
-static const char find_script[] =
-	"for d in " PLACES "; do f=$d/moat-guest\n"
-	"  [ -x \"$f\" ] && [ -O \"$f\" ] && [ ! -L \"$f\" ] || continue\n"
-	"  [ \"$(\"$f\" version 2>/dev/null)\" = \"$1\" ] || continue\n"
-	"  exec \"$f\" serve \"$2\" --daemon\n"
-	"done\n"
-	"set -C\n"
-	"for d in " PLACES "; do f=$d/moat-guest.$$\n"
-	"  mkdir -p \"$d\" 2>/dev/null && rm -f \"$f\" 2>/dev/null || continue\n"
-	"  [ ! -d \"$d/moat-guest\" ] || continue\n"
-	"  { printf '#!/bin/sh\\nexit 0\\n' >\"$f\"; } 2>/dev/null || continue\n"
-	"  if chmod 755 \"$f\" && \"$f\"; then printf %s \"$f\"; exit 92; fi 2>/dev/null\n"
-	"  rm -f \"$f\"\n"
-	"done\n"
-	"exit 91\n";
-
-/* $1, $2 as above; $3: the file, which has the runner's content now. */
-static const char run_script[] =
-	"f=${3%.*}\n"
-	"chmod 755 \"$3\" && mv -f \"$3\" \"$f\" || exit 93\n"
-	"v=$(\"$f\" version) || { rm -f \"$f\"; exit 93; }\n"
-	"[ \"$v\" = \"$1\" ] || { echo \"it says it is $v\" >&2; rm -f \"$f\"; exit 93; }\n"
-	"exec \"$f\" serve \"$2\" --daemon\n";
 
 static int run(struct qga *q, const struct op *op, const char *script, const char *file,
 	struct qga_exit *ret, struct err *e)
@@ -61,27 +31,27 @@ static int run(struct qga *q, const struct op *op, const char *script, const cha
 	static_assert(WIRE_VERSION == 2, "the version line above");
 	if (qga_exec(q, op, &req, ret, e) == 0)
 		return 0;
-	if (e->kind == ERR_BACKEND) /* the agent works, but there is no shell for it */
+	if (e->kind == ERR_BACKEND) /* the agent works, but the guest has no shell */
 		e->kind = ERR_UNSUPPORTED;
 	return -1;
 }
 
-/* Whether the runner serves now; *x is the end of the script that should have started it. */
+/* Whether the runner serves now. *x: the end of the script that should have started it. */
 static int check_started(const struct qga_exit *x, struct err *e)
 {
-	char words[300];
+	char said[300];
 
 	if (x->code == 0)
 		return 0;
-	qga_exit_words(x, words, sizeof(words));
+	qga_exit_message(x, said, sizeof(said));
 	if (x->code == NOWHERE)
 		return err_set(e, ERR_UNSUPPORTED,
 			"no directory of the guest allows to run programs from it");
 	if (x->code == NOT_RUNNABLE)
-		return err_set(e, ERR_UNSUPPORTED, "the guest cannot run moat-guest: %s", words);
-	if (strstr(words, "another moat-guest"))
-		return 0; /* it survived the end of an earlier line */
-	return err_set(e, ERR_UNSUPPORTED, "moat-guest does not start in the guest: %s", words);
+		return err_set(e, ERR_UNSUPPORTED, "the guest cannot run moat-guest: %s", said);
+	if (strstr(said, WIRE_ANOTHER_RUNNER))
+		return 0; /* a runner still serves, from an earlier line */
+	return err_set(e, ERR_UNSUPPORTED, "moat-guest does not start in the guest: %s", said);
 }
 
 static int push(struct qga *q, const struct op *op, const char *runner_path, const char *file,
@@ -99,7 +69,7 @@ static int push(struct qga *q, const struct op *op, const char *runner_path, con
 			e->kind = ERR_UNSUPPORTED;
 		return -1;
 	}
-	if (run(q, op, run_script, file, &x, e) < 0)
+	if (run(q, op, agent_script_start_runner, file, &x, e) < 0)
 		return -1;
 	return check_started(&x, e);
 }
@@ -109,7 +79,7 @@ int runner_start(const struct op *op, struct qga *q, const char *runner_path, st
 	auto_qga_exit struct qga_exit x = {0};
 	auto_free char *file = NULL;
 
-	if (run(q, op, find_script, NULL, &x, e) < 0)
+	if (run(q, op, agent_script_find_runner, NULL, &x, e) < 0)
 		return err_wrap(e, "the runner");
 	if (x.code != PUSH)
 		return check_started(&x, e);

@@ -1,12 +1,12 @@
-#include "guest/qga.h"
+#include "guestlink/agent/qga.h"
 
 #include <string.h>
 
-#include "util/base64.h"
+#include "wire/base64.h"
 #include "util/auto.h"
 
 enum {
-	WRITE_CHUNK = 192 * 1024, /* of raw bytes, a multiple of 3 */
+	WRITE_CHUNK = 192 * 1024, /* bytes before base64, a multiple of 3 */
 	READ_CHUNK = 384 * 1024,
 };
 
@@ -33,7 +33,7 @@ static json_t *string_array(const char *const *list)
 	return array;
 }
 
-/* Strings that are not UTF-8 cannot be said in JSON. */
+/* Fails if a string is not UTF-8: JSON cannot hold it. */
 static int check_utf8(const char *const *list, struct err *e)
 {
 	for (; list && *list; list++) {
@@ -51,10 +51,10 @@ int qga_exec_start(struct qga *q, const struct op *op, const struct qga_exec *re
 {
 	auto_json json_t *args = NULL, *value = NULL;
 	void *arg;
-	const struct qga_way *way = qga_way_of(q, &arg);
+	const struct qga_transport *transport = qga_transport_of(q, &arg);
 
-	if (way)
-		return way->exec_start(arg, op, req, ret_pid, e);
+	if (transport)
+		return transport->exec_start(arg, op, req, ret_pid, e);
 	if (check_utf8(req->argv, e) < 0 || check_utf8(req->env, e) < 0 ||
 		json_make(&args, e, "{s:s, s:o, s:b}", "path", req->argv[0], "arg",
 			string_array(req->argv + 1), "capture-output", 1) < 0)
@@ -83,10 +83,10 @@ int qga_exec_wait(struct qga *q, const struct op *op, int64_t pid, size_t output
 	};
 	double pause = 0.001;
 	void *arg;
-	const struct qga_way *way = qga_way_of(q, &arg);
+	const struct qga_transport *transport = qga_transport_of(q, &arg);
 
-	if (way)
-		return way->exec_wait(arg, op, pid, output_max, ret, e);
+	if (transport)
+		return transport->exec_wait(arg, op, pid, output_max, ret, e);
 	if (json_make(&args, e, "{s:I}", "pid", (json_int_t)pid) < 0)
 		return -1;
 	call.args = args;
@@ -115,7 +115,7 @@ int qga_exec(struct qga *q, const struct op *op, const struct qga_exec *req, str
 	return qga_exec_wait(q, op, pid, req->output_max, ret, e);
 }
 
-/* Files. */
+/* ---- files ---- */
 
 static int file_open(struct qga *q, const struct op *op, const char *path, const char *mode,
 	json_int_t *ret_handle, struct err *e)
@@ -149,10 +149,11 @@ static void file_close_failed(struct qga *q, json_int_t handle)
 	struct op op = op_for_cleanup(2);
 	struct err e;
 
-	file_close(q, &op, handle, &e); /* best effort: the agent has room for many */
+	file_close(q, &op, handle,
+		&e); /* failures are ignored: the agent has room for many open files */
 }
 
-/* Writes some of the piece; *ret_count says how much. */
+/* Writes a part of the piece; *ret_count is its length. */
 static int write_some(struct qga *q, const struct op *op, json_int_t handle, struct bytes piece,
 	size_t *ret_count, struct err *e)
 {
@@ -176,10 +177,10 @@ int qga_file_write(
 {
 	json_int_t handle;
 	void *arg;
-	const struct qga_way *way = qga_way_of(q, &arg);
+	const struct qga_transport *transport = qga_transport_of(q, &arg);
 
-	if (way)
-		return way->file_write(arg, op, path, content, e);
+	if (transport)
+		return transport->file_write(arg, op, path, content, e);
 	if (file_open(q, op, path, "w", &handle, e) < 0)
 		return -1;
 	while (content.len) {
@@ -207,7 +208,7 @@ static int file_seek(
 		q, op, &(struct qga_call){.command = "guest-file-seek", .args = args}, &value, e);
 }
 
-/* 1: more may come; 0: that was the end. */
+/* Returns 1 if more may come, 0 at the end of the file. */
 static int read_some(
 	struct qga *q, const struct op *op, json_int_t handle, struct buf *ret, struct err *e)
 {
@@ -236,11 +237,11 @@ int qga_file_read(struct qga *q, const struct op *op, const char *path, uint64_t
 	json_int_t handle;
 	uint64_t total = 0;
 	int more = 1;
-	void *way_arg;
-	const struct qga_way *way = qga_way_of(q, &way_arg);
+	void *transport_arg;
+	const struct qga_transport *transport = qga_transport_of(q, &transport_arg);
 
-	if (way)
-		return way->file_read(way_arg, op, path, from, max, sink, arg, e);
+	if (transport)
+		return transport->file_read(transport_arg, op, path, from, max, sink, arg, e);
 	if (file_open(q, op, path, "r", &handle, e) < 0)
 		return -1;
 	if (from && file_seek(q, op, handle, from, e) < 0)

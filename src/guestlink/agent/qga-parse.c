@@ -1,14 +1,16 @@
-#include "guest/qga-parse.h"
+#include "guestlink/agent/qga-parse.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "util/base64.h"
+#include "wire/base64.h"
+#include "util/auto.h"
 #include "util/str.h"
 
 enum {
-	SENTINEL = 0xff,     /* no byte of JSON */
-	SYNC_LINE_MAX = 256, /* an answer to guest-sync-delimited is far shorter */
+	SENTINEL = 0xff,     /* a byte that JSON never has */
+	SYNC_LINE_MAX = 256, /* longer than any answer to guest-sync-delimited */
 };
 
 void qga_exit_free(struct qga_exit *x)
@@ -72,7 +74,8 @@ size_t qga_find_sync(struct bytes in, uint64_t id, size_t *ret_drop)
 		const uint8_t *line = at + 1, *newline;
 		size_t left = (size_t)(end - line);
 
-		/* No further than a line may be long: there may be a sentinel at every byte. */
+		/* Search no further than a line may be long: a hostile guest can send a sentinel in
+		 * every byte. */
 		newline = left ? memchr(line, '\n', left > SYNC_LINE_MAX ? SYNC_LINE_MAX + 1 : left)
 			       : NULL;
 		if (!newline && left <= SYNC_LINE_MAX) {
@@ -99,7 +102,7 @@ static int get_output(json_t *value, const char *name, size_t max, struct buf *r
 	return 0;
 }
 
-/* Windows has 32-bit exit codes; anything beyond is nonsense. */
+/* Windows has 32-bit exit codes; larger values are nonsense. */
 static int get_int(const json_t *value, const char *name)
 {
 	json_int_t v = json_integer_value(json_object_get(value, name));
@@ -134,7 +137,7 @@ int qga_parse_status(json_t *value, size_t output_max, struct qga_exit *ret, str
 	return 1;
 }
 
-void qga_exit_words(const struct qga_exit *x, char *out, size_t size)
+void qga_exit_message(const struct qga_exit *x, char *out, size_t size)
 {
 	const char *text = (const char *)buf_data(&x->err);
 	size_t end = x->err.len, start;
@@ -147,4 +150,38 @@ void qga_exit_words(const struct qga_exit *x, char *out, size_t size)
 		snprintf(out, size, "exit code %d", x->code);
 	else
 		str_escape(text + start, end - start, out, size);
+}
+
+bool qga_says_no_program(const struct err *e)
+{
+	return e->kind == ERR_BACKEND && strstr(e->msg, "Failed to execute child process");
+}
+
+bool qga_says_too_long(const struct err *e)
+{
+	return e->kind == ERR_BACKEND && strstr(e->msg, "Argument list too long");
+}
+
+int qga_says_errno(const struct err *e)
+{
+	static const struct {
+		const char *text;
+		int eno;
+	} known[] = {
+		{"No such file or directory", ENOENT},
+		{"cannot find the",
+			ENOENT}, /* "... the path specified", "... the file specified" */
+		{"Permission denied", EACCES},
+		{"Access is denied", EACCES},
+		{"Is a directory", EISDIR},
+		{"used by another process", EBUSY},
+		{"syntax is incorrect",
+			EINVAL}, /* "The filename, directory name, or volume label ..." */
+		{"not enough space on the disk", ENOSPC},
+	};
+
+	for (size_t i = 0; e->kind == ERR_BACKEND && i < ARRAY_LEN(known); i++)
+		if (strstr(e->msg, known[i].text))
+			return known[i].eno;
+	return 0;
 }

@@ -1,4 +1,4 @@
-#include "guest/qga.h"
+#include "guestlink/agent/qga.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,23 +7,25 @@
 #include <sys/socket.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 
 enum {
 	READ_SIZE = 64 * 1024,
-	/* An abandoned exec's answer may be on its way: two streams of 16 MiB in base64. */
+	/* The answer to an exec that was given up may still come: two streams of 16 MiB in
+	 * base64. */
 	DISCARD_MAX = 64 * 1024 * 1024,
-	RESYNC_S = 2, /* an agent that was just starting may have lost the first attempt */
+	RESYNC_S = 2, /* try again after that: an agent that was just starting may have lost the
+			 first attempt */
 	RESYNC_MAX_S = 10,
 };
 
 struct qga {
-	const struct qga_way *way; /* NULL: the socket fd */
-	void *way_arg;
+	const struct qga_transport *transport; /* NULL: the agent is at the socket fd */
+	void *transport_arg;
 	int fd;
-	bool in_step; /* no answer is outstanding */
+	bool in_step; /* no answer to an earlier command can still come */
 	struct buf in;
-	size_t searched; /* of in: no newline there */
+	size_t searched; /* bytes of `in` that have no newline */
 };
 
 int qga_open(int fd, struct qga **ret, struct err *e)
@@ -39,39 +41,40 @@ int qga_open(int fd, struct qga **ret, struct err *e)
 	return 0;
 }
 
-int qga_open_way(const struct qga_way *way, void *arg, struct qga **ret, struct err *e)
+int qga_open_transport(
+	const struct qga_transport *transport, void *arg, struct qga **ret, struct err *e)
 {
 	struct qga *q = calloc(1, sizeof(*q));
 
 	if (!q)
 		return err_oom(e);
-	q->way = way;
-	q->way_arg = arg;
+	q->transport = transport;
+	q->transport_arg = arg;
 	q->fd = -1;
 	*ret = q;
 	return 0;
 }
 
-const struct qga_way *qga_way_of(const struct qga *q, void **ret_arg)
+const struct qga_transport *qga_transport_of(const struct qga *q, void **ret_arg)
 {
-	*ret_arg = q->way_arg;
-	return q->way;
+	*ret_arg = q->transport_arg;
+	return q->transport;
 }
 
 size_t qga_output_max(const struct qga *q)
 {
-	return q->way ? q->way->output_max : QGA_OUTPUT_MAX;
+	return q->transport ? q->transport->output_max : QGA_OUTPUT_MAX;
 }
 
 bool qga_takes_input(const struct qga *q, struct bytes input)
 {
-	return !q->way || !input.len ||
-	       (input.len <= q->way->input_max && !memchr(input.p, 0, input.len));
+	return !q->transport || !input.len ||
+	       (input.len <= q->transport->input_max && !memchr(input.p, 0, input.len));
 }
 
 size_t qga_write_max(const struct qga *q)
 {
-	return q->way ? q->way->write_max : SIZE_MAX;
+	return q->transport ? q->transport->write_max : SIZE_MAX;
 }
 
 void qga_close(struct qga *q)
@@ -130,7 +133,7 @@ static int send_sync(struct qga *q, const struct op *op, uint64_t *ret_id, struc
 
 	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
 		return err_sys(e, errno, "getrandom");
-	/* The leading byte makes the agent forget the half of a command that it may have. */
+	/* The first byte makes the agent forget an incomplete command. */
 	n = snprintf(text, sizeof(text),
 		"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%u}}\n", id);
 	if (send_all(q, op, (struct bytes){(const uint8_t *)text, (size_t)n}, e) < 0)
@@ -139,7 +142,7 @@ static int send_sync(struct qga *q, const struct op *op, uint64_t *ret_id, struc
 	return 0;
 }
 
-/* 1: in step; 0: no answer yet when part ended. */
+/* Returns 1 if synchronised, 0 if `part` ended without an answer. */
 static int await_sync(struct qga *q, const struct op *part, uint64_t id, struct err *e)
 {
 	size_t discarded = 0;
@@ -177,7 +180,8 @@ int qga_sync(struct qga *q, const struct op *op, struct err *e)
 			return -1;
 		if (got > 0)
 			break;
-		/* Only the answer to the last attempt counts; those before it come earlier. */
+		/* Accept only the answer to the last attempt; answers to earlier ones come before
+		 * it. */
 		if (op_check(op, e) < 0)
 			return err_wrap(e, "waiting for the guest agent");
 	}
@@ -186,7 +190,7 @@ int qga_sync(struct qga *q, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* The line stays in q->in; drop it with its newline. */
+/* Waits for a line. It stays in q->in: drop it with its newline. */
 static int await_line(
 	struct qga *q, const struct op *op, size_t max, struct bytes *ret_line, struct err *e)
 {
@@ -222,7 +226,7 @@ static int send_command(
 	if (json_to_str(request, &text, e) < 0)
 		return -1;
 	n = strlen(text);
-	text[n] = '\n'; /* the NUL's place: no copy of what may be megabytes */
+	text[n] = '\n'; /* replaces the NUL, which saves copying megabytes */
 	return send_all(q, op, (struct bytes){(const uint8_t *)text, n + 1}, e);
 }
 
@@ -240,7 +244,7 @@ static int exchange(struct qga *q, const struct op *op, const struct qga_call *c
 	q->searched = 0;
 	if (rc < 0 && e->kind == ERR_UNAVAILABLE)
 		return -1;
-	/* More than was asked for: an answer to what nobody asked would be next. */
+	/* More bytes than one answer: the next command must synchronise first. */
 	q->in_step = q->in.len == 0;
 	return rc;
 }
@@ -256,11 +260,4 @@ int qga_call(struct qga *q, const struct op *op, const struct qga_call *call, js
 	if (exchange(q, op, call, ret, e) < 0)
 		return err_wrap(e, "%s", call->command);
 	return 0;
-}
-
-int qga_ping(struct qga *q, const struct op *op, struct err *e)
-{
-	auto_json json_t *value = NULL;
-
-	return qga_call(q, op, &(struct qga_call){.command = "guest-ping"}, &value, e);
 }

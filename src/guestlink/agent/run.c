@@ -1,11 +1,11 @@
-#include "guest/agent-run.h"
+#include "guestlink/agent/run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/agent-parse.h"
-#include "guest/agent-script.h"
+#include "guestlink/agent/script-output.h"
+#include "guestlink/agent/script.h"
 #include "util/auto.h"
 #include "util/str.h"
 #include "util/strv.h"
@@ -14,7 +14,7 @@
 
 enum {
 	TAG_BYTES = 8,
-	END_S = 20, /* from the death of a command to its script's last word */
+	END_S = 20, /* from the death of a command to the end of its script */
 	KILL_S = 10,
 };
 
@@ -60,7 +60,7 @@ static int kill_tree(struct qga *q, const char *tag, int64_t pid, struct err *e)
 	return qga_exec(q, &op, &req, &x, e);
 }
 
-/* Waits for the end of the script. *ret_timed_out: the command's own timeout ended it. */
+/* Waits for the end of the script. *ret_timed_out: the command's own timeout has ended it. */
 static int wait_end(struct qga *q, const struct op *op, const struct agent_run *run,
 	const char *tag, int64_t pid, struct qga_exit *ret, bool *ret_timed_out, struct err *e)
 {
@@ -75,7 +75,7 @@ static int wait_end(struct qga *q, const struct op *op, const struct agent_run *
 	if (e->kind != ERR_TIMEOUT && e->kind != ERR_CANCELLED)
 		return -1;
 	cause = *e;
-	/* The script itself survives, to tell and to tidy up. */
+	/* The script itself is not killed: it reports the end and removes its files. */
 	if (kill_tree(q, tag, pid, &late) == 0) {
 		struct op rest = op_for_cleanup(END_S);
 
@@ -100,7 +100,7 @@ int agent_run(struct qga *q, const struct op *op, const struct agent_run *run,
 	if (str_random_hex(TAG_BYTES, tag, e) < 0)
 		return -1;
 	if (start(q, op, run, tag, &pid, e) < 0) {
-		if (e->kind != ERR_BACKEND || !strstr(e->msg, "Argument list too long"))
+		if (!qga_says_too_long(e))
 			return -1;
 		guest_not_run(&ret->exit, GUEST_NO_EXEC, E2BIG, "Argument list too long");
 		return 0;

@@ -1,15 +1,15 @@
-#include "guest/agent-parse.h"
+#include "guestlink/agent/script-output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/wire.h"
+#include "wire/wire.h"
 #include "util/str.h"
 
 enum { NOT_STARTED = 125 };
 
-/* The last line of b, if it is "\nTAG ...\n"; takes it off and copies its text without the tag. */
+/* If b ends with "\nTAG ...\n", takes that line off and copies its text without the tag. */
 static bool take_tagged(struct buf *b, const char *tag, char *out, size_t size)
 {
 	const char *text = (const char *)buf_data(b);
@@ -27,7 +27,7 @@ static bool take_tagged(struct buf *b, const char *tag, char *out, size_t size)
 	return true;
 }
 
-/* "user 2 no such user: bob" */
+/* Parses "user 2 no such user: bob": the command did not start. */
 static bool parse_not_run(const char *text, struct guest_exit *ret)
 {
 	char stage[8];
@@ -56,7 +56,7 @@ bool agent_parse_end(struct buf *err, const char *tag, struct guest_exit *ret)
 
 	if (!take_tagged(err, tag, text, sizeof(text)))
 		return false;
-	if (sscanf(text, "end %9u %19llu %19llu", &code, &out_bytes, &err_bytes) != 3)
+	if (sscanf(text, "end %9u %18llu %18llu", &code, &out_bytes, &err_bytes) != 3)
 		return parse_not_run(text, ret);
 	exit.code = (int)(code & 0xff);
 	exit.stdout_bytes = out_bytes;
@@ -72,7 +72,7 @@ static int fail_list(struct err *e)
 	return err_set(e, ERR_UNAVAILABLE, "the guest's list of files is broken");
 }
 
-/* The length of the lines before the empty one, or -1 if there is no empty one. */
+/* The length of the lines before the empty line, or -1 if there is none. */
 static long numbers_end(struct bytes out)
 {
 	size_t at = 0;
@@ -87,7 +87,7 @@ static long numbers_end(struct bytes out)
 	return at < out.len ? (long)at : -1;
 }
 
-/* Lines of numbers, an empty line, then names and targets in the same order. */
+/* The output is lines of numbers, an empty line, then names and targets in the same order. */
 int agent_parse_list(struct bytes out,
 	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
 	struct err *e)

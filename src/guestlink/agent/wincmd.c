@@ -1,4 +1,4 @@
-#include "guest/wincmd.h"
+#include "guestlink/agent/wincmd.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "util/str.h"
 
 enum {
-	LINE_MAX_BYTES = 8000, /* cmd takes 8191 characters */
+	LINE_MAX_BYTES = 8000, /* cmd's limit is 8191 characters */
 	JOIN_AT_ONCE = 64,
 };
 
@@ -60,7 +60,7 @@ static int check_text(const char *text, struct err *e)
 	return 0;
 }
 
-/* The name of a file, in quotes: there only the percent sign means something. */
+/* Adds a file's name in quotes, where only the percent sign has a meaning. */
 static int add_path(struct buf *b, const char *path, struct err *e)
 {
 	if (strchr(path, '"'))
@@ -73,7 +73,7 @@ static int add_path(struct buf *b, const char *path, struct err *e)
 	return buf_add_str(b, "\"", e);
 }
 
-/* Text outside of quotes, every character of it meaning itself. */
+/* Adds text outside of quotes, with every character escaped. */
 static int add_plain(struct buf *b, const char *text, struct err *e)
 {
 	if (check_text(text, e) < 0)
@@ -88,8 +88,9 @@ static int add_plain(struct buf *b, const char *text, struct err *e)
 }
 
 /*
- * An argument as programs take their command line apart: in quotes, with a backslash before those
- * in it, and twice as many backslashes in front of any. Then the same without meaning for cmd.
+ * Adds an argument. First it is quoted as programs parse their command line: in quotes, with a
+ * backslash before each quote in it, and twice as many backslashes before a quote. Then all of that
+ * is escaped for cmd.
  */
 static int add_word(struct buf *b, const char *word, struct err *e)
 {
@@ -122,7 +123,8 @@ static int add_word(struct buf *b, const char *word, struct err *e)
 	return text ? add_plain(b, text, e) : err_oom(e);
 }
 
-/* cmd finds the end of a program's name before it looks at carets: that one is in real quotes. */
+/* Adds the program's name, in real quotes: cmd looks for the end of the name before it removes
+ * carets. */
 static int add_program(struct buf *b, const char *name, struct err *e)
 {
 	static const char simple[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -179,7 +181,8 @@ int wincmd_join(struct buf *b, const char *id, unsigned pieces, const char *path
 	return 0;
 }
 
-/* Redirections first: behind the command, a space before them could become a part of its words. */
+/* Redirections come first: behind the command, a space before them could become a part of its
+ * arguments. */
 static int add_command(
 	struct buf *b, const char *id, const char *const *argv, const char *input, struct err *e)
 {
@@ -202,7 +205,7 @@ static int add_variables(struct buf *b, const char *const *env, struct err *e)
 	for (; env && *env; env++) {
 		size_t start = b->len;
 
-		if (**env == '/') /* would be an option of set */
+		if (**env == '/') /* `set` would take it for an option */
 			return err_set(e, ERR_UNSUPPORTED,
 				"cmd in the Windows guest cannot set a variable whose name begins "
 				"with /");
@@ -227,20 +230,20 @@ static int add_cwd(struct buf *b, const char *id, const char *cwd, struct err *e
 	return buf_add_str(b, "exit /b 1\r\n:there\r\n", e);
 }
 
-/* What cmd says of a program that is not in its place depends on much; of others it is clear. */
+/* Adds a check that a program with a path exists: cmd's own messages about that differ a lot. */
 static int add_program_check(struct buf *b, const char *id, const char *program, struct err *e)
 {
 	auto_free char *path = NULL;
 
 	if (wincmd_full_path(NULL, program, &path, e) < 0)
 		return -1;
-	/* With a percent sign in it, the loop would put its own value into the name. */
+	/* With a percent sign in the path, the loop would put its own variable into it. */
 	if (!strchr(path, '\\') || strchr(path, '%'))
 		return 0;
 	if (buf_add_str(b, "for %%x in (\"\" .com .exe .bat .cmd) do if exist ", e) < 0 ||
 		add_path(b, path, e) < 0)
 		return -1;
-	b->len--; /* the quote: what follows is in the name */
+	b->len--; /* drop the closing quote: what follows belongs to the name */
 	return buf_printf(
 		b, e, "%%%%~x\" goto run\r\n>&2 echo %s program\r\nexit /b 1\r\n:run\r\n", id);
 }
@@ -270,7 +273,7 @@ int wincmd_exec(struct buf *b, const char *id, const struct guest_exec *req, con
 	return add_end(b, id, e);
 }
 
-/* Takes a line that begins with the id off; what follows that, or NULL. */
+/* Takes the first line if it begins with the id; returns the text after the id, or NULL. */
 static char *take_line(struct buf *b, const char *id, char *line, size_t size)
 {
 	const uint8_t *end = b->len ? memchr(buf_data(b), '\n', b->len) : NULL;
@@ -305,7 +308,7 @@ void wincmd_parse_end(struct buf *err, const char *id, struct wincmd_end *ret)
 	ret->has_sizes = sizes == 2;
 }
 
-/* With a backslash behind it, only a directory exists. */
+/* "path\" exists only if path is a directory. */
 static int if_dir(struct buf *b, const char *path, const char *then, struct err *e)
 {
 	auto_free char *dir = NULL;
@@ -331,7 +334,7 @@ int wincmd_why(struct buf *b, const char *path, struct err *e)
 	return add_around(b, "if exist ", path, " exit /b 113\r\nexit /b 102\r\n", e);
 }
 
-/* ATTRIBUTES/SIZE/NAME lines: no name has a slash in it, and none a question mark. */
+/* Prints lines ATTRIBUTES/SIZE/NAME: no name on Windows contains a slash or a question mark. */
 int wincmd_list(struct buf *b, const char *path, struct err *e)
 {
 	if (add_around(b, "if not exist ", path, " exit /b 102\r\n", e) < 0 ||
@@ -358,7 +361,7 @@ static int parse_entry(char *line, struct guest_entry *ret, struct err *e)
 	if (*size && sscanf(size, "%19llu", &n) != 1)
 		return err_set(e, ERR_UNAVAILABLE, "the guest's list of files has no size");
 	ret->size = n;
-	/* "drahs..l": a link or junction is neither followed nor copied. */
+	/* Attributes "drahs..l": a link or junction is neither followed nor copied. */
 	if (strchr(line, 'l'))
 		ret->mode = S_IFCHR;
 	else if (line[0] == 'd')

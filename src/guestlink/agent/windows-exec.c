@@ -1,29 +1,29 @@
 /*
- * How it works. The agent keeps what a command writes until it is asked, and a server that asks for
- * more than it can hand on has lost it all. So a command runs in a script that sends its output
- * into two files, then says how long these are and shows those that are short; the others are read.
- * Files that are shown and came shorter are read as well: `type`, the only means that cmd has,
- * makes other text of UTF-16.
- *
- * What cmd cannot be given (a line break in an argument, a very long command) goes to the agent as
- * it is, and may write no more than the agent hands on.
+ * How it works: the agent keeps a command's output until we fetch it, and a transport that fetches
+ * more than it can pass on loses all of it. So a command runs in a script that writes its output to
+ * two files, and then prints the files' sizes and those files that are short. We read the other
+ * files through the agent, and also files that came out shorter than their size: `type`, cmd's only
+ * means to print a file, changes UTF-16 text. A command that cmd cannot run (a line break in an
+ * argument, a very long command) goes to the agent directly; its output is limited to what the
+ * transport passes on.
  */
-#include "guest/agent-winexec.h"
+#include "guestlink/agent/windows-exec.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/agent-win.h"
-#include "guest/wire.h"
+#include "guestlink/agent/windows-script.h"
+#include "wire/wire.h"
 #include "util/auto.h"
 #include "util/str.h"
 
 enum {
 	KILL_S = 10,
 	END_S = 20,
-	NOT_RECOGNIZED = 9009,   /* cmd's errorlevel for a program that it does not find */
-	READ_AT_ONCE = 16 << 20, /* every server gives so much of a file, not all give the rest */
+	NOT_RECOGNIZED = 9009,   /* cmd's exit code for a program that it does not find */
+	READ_AT_ONCE = 16 << 20, /* every server delivers this much of a file; not every server
+				    delivers what follows */
 };
 
 static int kill_tree(struct qga *q, int64_t pid, struct err *e)
@@ -38,12 +38,12 @@ static int kill_tree(struct qga *q, int64_t pid, struct err *e)
 	return qga_exec(q, &op, &req, &x, e);
 }
 
-/* A command in a script, from its start to its end. */
+/* A command that runs in a script. */
 struct job {
 	struct agent *w;
 	const struct guest_exec *req;
 	char id[WINCMD_ID_LEN + 1];
-	char script[WINCMD_PATH_MAX]; /* empty: it runs without one */
+	char script[WINCMD_PATH_MAX]; /* empty: the command runs without a script */
 	struct qga_exit x;
 	bool timed_out;
 };
@@ -79,7 +79,8 @@ static int run(struct job *j, const struct op *op, struct bytes input, struct er
 	return qga_exec_wait(q, &part, pid, qga_output_max(q), &j->x, e);
 }
 
-/* Puts the script into the guest. *input: what is still to be given to it as stdin. */
+/* Puts the script into the guest. *input: the part of stdin that is not in a file, for the
+ * agent. */
 static int prepare(struct job *j, const struct op *op, struct bytes *input, struct err *e)
 {
 	auto_buf struct buf body = {0};
@@ -104,11 +105,11 @@ static bool needs_script(const struct job *j, struct bytes input)
 	       !qga_takes_input(j->w->q, input);
 }
 
-/* One of the two streams of a command, on its way to the client. */
+/* One of the command's two streams, which goes to the client. */
 struct stream {
 	const struct guest_io *io;
 	int number;
-	uint64_t tail_max; /* 0: all of it */
+	uint64_t tail_max; /* 0: keep all of it */
 	uint64_t bytes;
 	struct buf tail;
 };
@@ -133,7 +134,8 @@ static int add_output(void *arg, struct bytes piece, struct err *e)
 	return 0;
 }
 
-/* From the file that the script made of it. There is none if the script was killed before that. */
+/* Adds a stream's content from the script's file. If the script was killed early, there is
+ * no file. */
 static int add_file(struct stream *s, struct job *j, const struct op *op, const char *ending,
 	uint64_t size, struct err *e)
 {
@@ -145,7 +147,7 @@ static int add_file(struct stream *s, struct job *j, const struct op *op, const 
 	s->bytes += from;
 	if (qga_file_read(j->w->q, op, path, from, 0, add_output, s, e) == 0)
 		return 0;
-	return win_errno(e) == ENOENT ? 0 : err_wrap(e, "output of the command");
+	return qga_says_errno(e) == ENOENT ? 0 : err_wrap(e, "output of the command");
 }
 
 static int give_stream(struct stream *s, struct job *j, const struct op *op,
@@ -156,8 +158,8 @@ static int give_stream(struct stream *s, struct job *j, const struct op *op,
 	uint64_t size = end->sizes[is_out ? 0 : 1];
 	bool all_shown = end->has_sizes && shown->len == size;
 
-	/* Without sizes the script did not reach its end: it was killed, or became another script
-	 * that may have shown something itself. */
+	/* Without sizes the script did not reach its end: it was killed, or the command replaced it
+	 * and printed something itself. */
 	if ((all_shown || !end->has_sizes) && add_output(s, buf_bytes(shown), e) < 0)
 		return -1;
 	if (!all_shown && add_file(s, j, op, is_out ? "out" : "err", size, e) < 0)
@@ -227,7 +229,7 @@ int agent_winexec(struct guest *g, const struct op *op, const struct guest_exec 
 			(e->kind != ERR_UNSUPPORTED && e->kind != ERR_LIMIT)))
 		return -1;
 	if (run(&j, op, input, e) < 0) {
-		if (e->kind == ERR_BACKEND && strstr(e->msg, "Failed to execute child process"))
+		if (qga_says_no_program(e))
 			return not_run(ret, GUEST_NO_EXEC, ENOENT, req->argv[0]);
 		return -1;
 	}

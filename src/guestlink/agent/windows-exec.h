@@ -1,7 +1,7 @@
-/* agent-winexec.h - commands in a Windows guest; see agent-windows.h. */
+/* windows-exec.h - runs commands in a Windows guest; see windows.h. */
 #pragma once
 
-#include "guest/guest.h"
+#include "guestlink/guest.h"
 
 int agent_winexec(struct guest *g, const struct op *op, const struct guest_exec *req,
 	const struct guest_io *io, struct guest_exit *ret, struct err *e);

@@ -1,4 +1,4 @@
-#include "guest/agent-win.h"
+#include "guestlink/agent/windows-script.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,28 +21,6 @@ int win_check_user(const char *user, struct err *e)
 	return err_set(e, ERR_UNSUPPORTED,
 		"user %s: in Windows guests everything is done as SYSTEM, by the guest agent",
 		safe);
-}
-
-int win_errno(const struct err *e)
-{
-	static const struct {
-		const char *words;
-		int eno;
-	} known[] = {
-		{"No such file or directory", ENOENT},
-		{"cannot find the", ENOENT}, /* ...path specified, ...file specified */
-		{"Permission denied", EACCES},
-		{"Access is denied", EACCES},
-		{"Is a directory", EISDIR},
-		{"used by another process", EBUSY},
-		{"syntax is incorrect", EINVAL}, /* The filename, directory name... */
-		{"not enough space on the disk", ENOSPC},
-	};
-
-	for (size_t i = 0; e->kind == ERR_BACKEND && i < ARRAY_LEN(known); i++)
-		if (strstr(e->msg, known[i].words))
-			return known[i].eno;
-	return 0;
 }
 
 int win_make_id(char id[WINCMD_ID_LEN + 1], struct err *e)
@@ -86,7 +64,8 @@ int win_put_script(struct agent *w, const struct op *op, const char *id, const s
 {
 	auto_buf struct buf text = {0};
 
-	if (wincmd_begin(&text, *w->stale ? w->stale : NULL, utf8 || !is_ascii(body), e) < 0 ||
+	if (wincmd_begin(&text, *w->last_script ? w->last_script : NULL, utf8 || !is_ascii(body),
+		    e) < 0 ||
 		buf_add(&text, buf_data(body), body->len, e) < 0)
 		return -1;
 	if (text.len > qga_write_max(w->q))
@@ -96,7 +75,7 @@ int win_put_script(struct agent *w, const struct op *op, const char *id, const s
 	wincmd_temp_path(id, "cmd", path);
 	if (qga_file_write(w->q, op, path, buf_bytes(&text), e) < 0)
 		return err_wrap(e, "a script in the guest");
-	snprintf(w->stale, sizeof(w->stale), "%s", id);
+	snprintf(w->last_script, sizeof(w->last_script), "%s", id);
 	return 0;
 }
 
@@ -114,7 +93,7 @@ int win_run_own(struct agent *w, const struct op *op, const char *id, const stru
 		return -1;
 	if (x.code > WINCMD_ERRNO && x.code < WINCMD_ERRNO + 100)
 		return guest_fail(e, (uint32_t)(x.code - WINCMD_ERRNO), path, "");
-	qga_exit_words(&x, words, sizeof(words));
+	qga_exit_message(&x, words, sizeof(words));
 	if (x.code)
 		return err_set(e, ERR_BACKEND, "cmd in the guest: %s", words);
 	if (x.out_cut)

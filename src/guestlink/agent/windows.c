@@ -1,34 +1,33 @@
-/*
- * How it works. Everything goes through the agent: whole files by its own calls, and what needs a
- * shell (commands, directories to be made or listed, files in several pieces) by scripts for cmd.
- */
-#include "guest/agent-windows.h"
+/* How it works: the agent's own calls transfer whole files. Scripts for cmd do what needs a shell:
+ * commands, making and listing directories, files in several pieces. */
+#include "guestlink/agent/windows.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "guest/agent-win.h"
-#include "guest/agent-winexec.h"
-#include "guest/wire.h"
+#include "guestlink/agent/windows-script.h"
+#include "guestlink/agent/windows-exec.h"
+#include "wire/wire.h"
 #include "util/auto.h"
 
 enum {
-	PIECE = 4 * 1024 * 1024, /* of a file, before it is in place */
+	PIECE = 4 * 1024 * 1024, /* bytes of a file that are collected before they are appended */
 	FILE_MODE = 0644,        /* Windows has none */
 };
 
-/* Why a file could not be opened, by the agent's own words. */
+/* Turns the agent's error into the reason why a file could not be opened. */
 static int explain(struct agent *w, const struct op *op, const char *path, struct err *e)
 {
 	auto_buf struct buf body = {0};
 	char id[WINCMD_ID_LEN + 1];
-	int eno = win_errno(e);
+	int eno = qga_says_errno(e);
 	struct err late;
 
 	if (!eno)
 		return -1;
 	guest_fail(e, (uint32_t)eno, path, "");
-	/* Windows denies access to a directory as if it were somebody else's file. */
+	/* Opening a directory fails on Windows with "access denied", like another user's file: find
+	 * out which it is. */
 	if (e->sys == EACCES && win_make_id(id, &late) == 0 &&
 		wincmd_why(&body, path, &late) == 0 &&
 		win_run_own(w, op, id, &body, path, NULL, &late) < 0 && late.sys == EISDIR)
@@ -87,7 +86,7 @@ static int make_parent(struct agent *w, const struct op *op, const char *path, s
 	return dir ? make_dir(w, op, dir, e) : err_oom(e);
 }
 
-/* The first bytes of a file: what was in it is gone. */
+/* Writes the first bytes of a file, which replace its content. */
 static int put_first(struct agent *w, const struct op *op, const char *path, bool parents,
 	struct bytes content, struct err *e)
 {
@@ -134,7 +133,7 @@ static int windows_write(struct guest *g, const struct op *op, const struct gues
 		auto_buf struct buf content = {0};
 		struct bytes rest;
 
-		/* Not while holding the turn: the client may be slow. */
+		/* Collect input without holding the turn: the client may be slow. */
 		ended = guest_collect(op, io, PIECE, &content, e);
 		if (ended < 0 || turn_take(&w->turn, op, e) < 0)
 			return -1;
@@ -205,7 +204,6 @@ static int windows_symlink(struct guest *g, const struct op *op, const struct gu
 }
 
 static const struct guest_ops windows_ops = {
-	.name = "agent",
 	.exec = agent_winexec,
 	.read = windows_read,
 	.write = windows_write,

@@ -1,7 +1,7 @@
-/* agent-windows.h - the plain guest agent of a Windows guest as a way in; see agent.h. */
+/* windows.h - a link into a Windows guest through the plain agent; see agent.h. */
 #pragma once
 
-#include "guest/guest.h"
-#include "guest/qga.h"
+#include "guestlink/guest.h"
+#include "guestlink/agent/qga.h"
 
 int agent_windows_open(struct qga *q, struct guest **ret, struct err *e);

@@ -1,10 +1,10 @@
-#include "guest/hello.h"
+#include "guestlink/line/hello.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "util/io.h"
+#include "util/system/io.h"
 
 enum {
 	NONCE_AT = HELLO_REPLY_SIZE - 4 - WIRE_NONCE,
@@ -15,8 +15,8 @@ enum {
 size_t hello_find(
 	const uint8_t *p, size_t len, const uint8_t nonce[WIRE_NONCE], struct wire_msg *ret)
 {
-	/* An old frame may be cut anywhere, so frames cannot be followed: look for the nonce, which
-	 * nobody could know before. */
+	/* The first frame may have lost its head, so frames cannot be followed from the start. We
+	 * look for the nonce instead, which nobody could know before. */
 	for (size_t at = 0; at + HELLO_REPLY_SIZE <= len; at++) {
 		const uint8_t *found =
 			memmem(p + at + NONCE_AT, len - at - NONCE_AT, nonce, WIRE_NONCE);
@@ -85,7 +85,7 @@ int hello_exchange(const struct op *op, struct outbox *out, struct buf *in, stru
 
 	if (send_hello(op, out, &hello, e) < 0)
 		return -1;
-	for (;;) { /* an earlier conversation's bytes may still fill the socket */
+	for (;;) { /* the socket may still be full of an earlier conversation's bytes */
 		int left = outbox_flush(out, e);
 
 		if (left < 0)

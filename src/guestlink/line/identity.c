@@ -1,16 +1,17 @@
-/* The IDENTITY message: clock, randomness and names for a VM that was copied. */
+#include "guestlink/line/identity.h"
+
 #include <errno.h>
 #include <sys/random.h>
 #include <time.h>
 
-#include "guest/channel.h"
-#include "guest/line-ops.h"
+#include "guestlink/line/channel.h"
 
-enum { RANDOM_BYTES = 256 }; /* getrandom gives that many at one stroke */
+enum { RANDOM_BYTES = 256 }; /* getrandom never gives fewer than asked for, up to this */
 
-static int add_text(struct buf *b, const char *s, struct err *e)
+static void put_text(struct buf *b, const char *s)
 {
-	return buf_add_str(b, s ? s : "", e) < 0 ? -1 : buf_add(b, "", 1, e);
+	buf_puts(b, s ? s : "");
+	buf_put(b, "", 1);
 }
 
 static int make_body(const struct guest_identity *id, struct buf *ret, struct err *e)
@@ -19,18 +20,19 @@ static int make_body(const struct guest_identity *id, struct buf *ret, struct er
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return err_sys(e, errno, "getrandom");
-	if (add_text(ret, id->hostname, e) < 0 || add_text(ret, id->machine_id, e) < 0)
-		return -1;
-	for (size_t i = 0; i < id->n_cards; i++)
-		if (add_text(ret, id->cards[i].old, e) < 0 ||
-			add_text(ret, id->cards[i].mac, e) < 0)
-			return -1;
-	for (size_t i = 0; i < id->n_keys; i++)
-		if (add_text(ret, id->keys[i].kind, e) < 0 ||
-			add_text(ret, id->keys[i].secret, e) < 0 ||
-			add_text(ret, id->keys[i].public, e) < 0)
-			return -1;
-	return buf_add(ret, random, sizeof(random), e);
+	put_text(ret, id->hostname);
+	put_text(ret, id->machine_id);
+	for (size_t i = 0; i < id->n_nics; i++) {
+		put_text(ret, id->nics[i].old);
+		put_text(ret, id->nics[i].mac);
+	}
+	for (size_t i = 0; i < id->n_keys; i++) {
+		put_text(ret, id->keys[i].kind);
+		put_text(ret, id->keys[i].secret);
+		put_text(ret, id->keys[i].public);
+	}
+	buf_put(ret, random, sizeof(random));
+	return buf_check(ret, e);
 }
 
 static int await_end(const struct op *op, struct channel *c, struct channel_end *ret, struct err *e)
@@ -55,7 +57,7 @@ int line_identify(
 	const struct channel_rules rules = {.end = WIRE_DONE};
 	struct wire_msg msg = {.type = WIRE_IDENTITY,
 		.flags = id->flags,
-		.count = (uint32_t)id->n_cards,
+		.count = (uint32_t)id->n_nics,
 		.count2 = (uint32_t)id->n_keys};
 	auto_channel struct channel *c = NULL;
 	auto_buf struct buf body = {0};

@@ -1,39 +1,40 @@
 /*
- * Every operation is the same conversation: a request; while it lasts, data both ways within the
- * windows; an end. struct talk carries what differs.
+ * Every operation is the same conversation. We send a request; data goes both ways, within the
+ * windows; the guest sends an end. struct talk has what differs between operations.
  */
-#include "guest/line-ops.h"
+#include "guestlink/line/ops.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "guest/channel.h"
-#include "guest/wire-ops.h"
+#include "guestlink/line/channel.h"
+#include "guestlink/line/identity.h"
+#include "guestlink/line/wire-ops.h"
 #include "util/auto.h"
 #include "util/str.h"
 
 enum {
 	CANCEL_S = 5,   /* for the guest to kill a tree and say so */
-	OVERDUE_S = 30, /* after a command's own timeout, without a sound */
-	LATEST_S = 300, /* the same, whatever comes: output may be on its way, or no end to it */
+	OVERDUE_S = 30, /* after a command's own timeout, while the guest sends nothing */
+	LATEST_S = 300, /* after a command's own timeout, even while output still comes */
 };
 
 struct talk {
 	const struct op *op;
 	struct channel *channel;
-	struct inbox *in; /* NULL: nothing (more) to take */
-	bool input;       /* its letters DATA and EOF are for the guest */
+	struct inbox *in; /* the client's messages; NULL: there are no more */
+	bool input;       /* DATA and EOF among them are for the guest */
 	bool eof;
-	struct letter held; /* DATA that waits for credit */
+	struct message held; /* DATA that waits for credit */
 	size_t held_at;
-	const struct guest_io *io; /* in and consumed() */
+	const struct guest_io *io; /* its consumed() is told of input */
 	int (*sink)(void *arg, int stream, struct bytes data, struct err *e);
 	void *arg;
 	uint64_t max; /* of data from the guest, each stream; 0: no limit */
 	uint64_t got[WIRE_BODY + 1];
-	double timeout; /* the guest's own; 0: none */
+	double timeout; /* of the command, which the guest sees to; 0: none */
 	int64_t overdue_ns;
-	int64_t held_up_ns; /* that whoever takes the output has taken */
+	int64_t held_up_ns; /* how long sink() has kept us waiting */
 };
 
 /* Data from the guest. */
@@ -55,7 +56,7 @@ static int deliver(struct talk *t, struct channel_news *news, struct err *e)
 	return 0;
 }
 
-/* Sends of the held letter what the guest has room for. */
+/* Sends as much of the held message as the guest has room for. */
 static int send_held(struct talk *t, struct err *e)
 {
 	size_t left = t->held.data.len - t->held_at, sent = 0;
@@ -84,51 +85,51 @@ static int send_held(struct talk *t, struct err *e)
 	return 0;
 }
 
-static int take_letter(struct talk *t, struct letter *letter, struct err *e)
+static int take_message(struct talk *t, struct message *message, struct err *e)
 {
 	struct wire_msg msg = {0};
 
-	switch (letter->type) {
-	case GUEST_LETTER_DATA:
+	switch (message->type) {
+	case GUEST_INPUT_DATA:
 		if (t->input && !t->eof) {
-			t->held = *letter;
+			t->held = *message;
 			return send_held(t, e);
 		}
 		if (t->io->consumed)
-			t->io->consumed(t->io->arg, letter->data.len);
-		buf_free(&letter->data);
+			t->io->consumed(t->io->arg, message->data.len);
+		buf_free(&message->data);
 		return 0;
-	case GUEST_LETTER_EOF:
+	case GUEST_INPUT_EOF:
 		if (!t->input || t->eof)
 			return 0;
 		t->eof = true;
 		msg.type = WIRE_EOF;
 		break;
-	case GUEST_LETTER_SIGNAL:
+	case GUEST_INPUT_SIGNAL:
 		msg.type = WIRE_SIGNAL;
-		msg.code = (uint32_t)letter->a;
+		msg.code = (uint32_t)message->a;
 		break;
-	case GUEST_LETTER_RESIZE:
+	case GUEST_INPUT_RESIZE:
 		msg.type = WIRE_RESIZE;
-		msg.rows = (uint16_t)letter->a;
-		msg.cols = (uint16_t)letter->b;
+		msg.rows = (uint16_t)message->a;
+		msg.cols = (uint16_t)message->b;
 		break;
 	default:
-		buf_free(&letter->data);
-		return err_set(e, ERR_INTERNAL, "letter of type %d", letter->type);
+		buf_free(&message->data);
+		return err_set(e, ERR_INTERNAL, "message of type %d", message->type);
 	}
-	buf_free(&letter->data);
+	buf_free(&message->data);
 	return channel_send(t->op, t->channel, msg, (struct bytes){0}, e);
 }
 
-/* Letters are taken only while the guest has room, so that the client feels how slow it is. */
+/* The client's messages are taken only while the guest has room: a slow guest slows its client. */
 static int feed(struct talk *t, struct err *e)
 {
 	if (send_held(t, e) < 0)
 		return -1;
 	while (t->in && !t->held.data.len) {
-		struct letter letter;
-		int got = inbox_take(t->in, &letter, e);
+		struct message message;
+		int got = inbox_take(t->in, &message, e);
 
 		if (got < 0 && t->input && !t->eof)
 			return -1;
@@ -136,7 +137,7 @@ static int feed(struct talk *t, struct err *e)
 			t->in = NULL;
 		if (got <= 0)
 			break;
-		if (take_letter(t, &letter, e) < 0)
+		if (take_message(t, &message, e) < 0)
 			return -1;
 	}
 	return 0;
@@ -166,7 +167,7 @@ static int wait_for_news(struct talk *t, struct err *e)
 	return -1;
 }
 
-/* 0, or ERR_UNAVAILABLE when there will be no more putting off. */
+/* Output has come, so the command may take longer; ERR_UNAVAILABLE: it has taken too long. */
 static int put_off_overdue(struct talk *t, int64_t start_ns, struct err *e)
 {
 	const int64_t second = 1000000000;
@@ -207,7 +208,7 @@ static int converse(struct talk *t, struct channel_end *ret, struct err *e)
 	}
 }
 
-/* Tells the guest to stop and waits until it has: what the command started is dead then. */
+/* Cancels the operation and waits for its end: all that the command started is dead then. */
 static void abandon(struct talk *t)
 {
 	struct op op = op_for_cleanup(CANCEL_S);
@@ -232,7 +233,7 @@ static void abandon(struct talk *t)
 	}
 }
 
-/* The whole of an operation. */
+/* A whole operation, from request to end. */
 static int talk(struct guest *g, struct talk *t, const struct channel_rules *rules,
 	struct wire_msg request, struct bytes strings, struct channel_end *ret, struct err *e)
 {
@@ -251,7 +252,7 @@ static int talk(struct guest *g, struct talk *t, const struct channel_rules *rul
 	return rc;
 }
 
-/* What was left in files in the guest, if there was so much of it. */
+/* Fetches output that was so much that the runner left it in files in the guest. */
 static int take_spilled(
 	struct guest *g, const struct talk *t, const struct channel_end *end, struct err *e)
 {
@@ -395,8 +396,18 @@ static int op_symlink(struct guest *g, const struct op *op, const struct guest_p
 	return path_talk(g, &t, &rules, msg, at, target, &end, e);
 }
 
+static bool has_runner(const struct guest *g)
+{
+	(void)g;
+	return true;
+}
+
 const struct guest_ops line_ops = {
-	.name = "runner",
+	.has_runner = has_runner,
+	.cut_off = line_fail,
+	.is_cut_off = line_failed,
+	.stand_still = line_stand_still,
+	.let_go = line_let_go,
 	.exec = op_exec,
 	.read = op_read,
 	.write = op_write,

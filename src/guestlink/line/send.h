@@ -1,7 +1,7 @@
-/* send.h - one message to the runner, through the outbox of its line. */
+/* send.h - sends one message to the runner through the outbox of its line. Inline; any thread. */
 #pragma once
 
-#include "guest/wire.h"
+#include "wire/wire.h"
 #include "proto/outbox.h"
 
 /* As outbox_send. */

@@ -1,22 +1,20 @@
-#include "guest/wire-ops.h"
+#include "guestlink/line/wire-ops.h"
 
 #include <string.h>
 
 #define TIMEOUT_MS_MAX 4000000000u
 
-static int add_string(struct buf *b, const char *s, struct err *e)
+static void put_string(struct buf *b, const char *s)
 {
 	if (!s)
 		s = "";
-	return buf_add(b, s, strlen(s) + 1, e);
+	buf_put(b, s, strlen(s) + 1);
 }
 
-static int add_strings(struct buf *b, const char *const *list, uint32_t *count, struct err *e)
+static void put_strings(struct buf *b, const char *const *list, uint32_t *count)
 {
 	for (; list && *list; list++, ++*count)
-		if (add_string(b, *list, e) < 0)
-			return -1;
-	return 0;
+		put_string(b, *list);
 }
 
 int wire_ask_exec(
@@ -31,21 +29,23 @@ int wire_ask_exec(
 	msg.cols = req->tty ? req->cols : 0;
 	if (ms > 0)
 		msg.timeout_ms = ms < 1 ? 1 : ms < TIMEOUT_MS_MAX ? (uint32_t)ms : TIMEOUT_MS_MAX;
-	if (add_string(strings, req->user, e) < 0 || add_string(strings, req->cwd, e) < 0 ||
-		add_strings(strings, req->argv, &msg.count, e) < 0 ||
-		add_strings(strings, req->env, &msg.count2, e) < 0)
-		return -1;
+	put_string(strings, req->user);
+	put_string(strings, req->cwd);
+	put_strings(strings, req->argv, &msg.count);
+	put_strings(strings, req->env, &msg.count2);
 	*ret = msg;
-	return 0;
+	return buf_check(strings, e);
 }
 
 int wire_ask_path(
 	const struct guest_path *at, const char *target, struct buf *strings, struct err *e)
 {
-	if (add_string(strings, at->user, e) < 0 || add_string(strings, at->cwd, e) < 0 ||
-		add_string(strings, at->path, e) < 0)
-		return -1;
-	return target ? add_string(strings, target, e) : 0;
+	put_string(strings, at->user);
+	put_string(strings, at->cwd);
+	put_string(strings, at->path);
+	if (target)
+		put_string(strings, target);
+	return buf_check(strings, e);
 }
 
 void wire_told_exit(const struct wire_msg *msg, const char *text, struct guest_exit *ret)

@@ -1,97 +1,45 @@
-#include "runner/command.h"
+#include "moat-guest/command/command.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include "runner/orders.h"
-#include "runner/supervisor.h"
 
 enum {
 	STRINGS_BIG = 1024 * 1024,
 	STACK_FOR_BIG = 32 * 1024 * 1024,
 };
 
-static _Noreturn void give_up(struct job *job, enum job_stage stage, int error)
-{
-	job->state.error = error;
-	job->state.stage = stage;
-	_exit(127);
-}
-
-static void get_ready(const struct command *c)
-{
-	signal(SIGIO, SIG_DFL); /* the supervisor's orders, which are not ours */
-	setsid();
-	if (dup2(c->out, 1) < 0 || dup2(c->err, 2) < 0)
-		_exit(127);
-	/* What else the supervisor has goes now, and not when somebody waits for the command. */
-	close_fds((unsigned)c->input + 1, (unsigned)(c->out > c->err ? c->out : c->err));
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (getppid() != c->supervisor)
-		_exit(127);
-}
-
-/* Returns its input; -1: none of its own. */
-static int wait_for_job(const struct command *c)
-{
-	enum job_go go = job_wait(c->job, c->place);
-	int in = -1;
-
-	/* In one order with early_signal, which is looked at after it: see supervise_signal. */
-	__atomic_store_n(&c->job->state.pid, (int32_t)getpid(), __ATOMIC_SEQ_CST);
-	if (go == JOB_GO_WITH_INPUT && order_receive(c->input, &in, 1) < 0)
-		_exit(127); /* the runner is gone */
-	return in;
-}
-
-static void take_input(struct job *job, int in)
-{
-	if (job->tty)
-		ioctl(in, TIOCSCTTY, 0);
-	if ((in >= 0 && dup2(in, 0) < 0) || (job->tty && (dup2(in, 1) < 0 || dup2(in, 2) < 0)))
-		give_up(job, JOB_NO_EXEC, errno);
-}
-
 /* The kernel gives arguments and environment a quarter of the stack, 6 MiB at most. */
-static void make_room_for_strings(const struct job *job)
+static void make_room_for_strings(const struct command *c)
 {
 	struct rlimit stack;
 
-	if (job->strings <= STRINGS_BIG || getrlimit(RLIMIT_STACK, &stack) < 0 ||
+	if (c->len <= STRINGS_BIG || getrlimit(RLIMIT_STACK, &stack) < 0 ||
 		stack.rlim_cur == RLIM_INFINITY || stack.rlim_cur >= STACK_FOR_BIG)
 		return;
 	stack.rlim_cur = stack.rlim_max < STACK_FOR_BIG ? stack.rlim_max : (rlim_t)STACK_FOR_BIG;
 	setrlimit(RLIMIT_STACK, &stack);
 }
 
-static int enter(const struct job *job)
+/* 0 or an errno. */
+static int enter_directory(const struct command *c)
 {
+	const char *cwd = c->strings;
 	char path[4096];
 	int error;
 
-	if (!job->cwd[0])
-		return chdir(job->user.home) == 0 || chdir("/") == 0 ? 0 : errno;
-	error = user_path(&job->user, "", job->cwd, path, sizeof(path));
+	if (!cwd[0])
+		return chdir(c->user.home) == 0 || chdir("/") == 0 ? 0 : errno;
+	error = user_path(&c->user, "", cwd, path, sizeof(path));
 	if (error)
 		return error;
 	return chdir(path) < 0 ? errno : 0;
-}
-
-static void free_signals(const struct job *job)
-{
-	int early = __atomic_load_n(&job->state.early_signal, __ATOMIC_SEQ_CST);
-	sigset_t none;
-
-	if (early)
-		kill(getpid(), early);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static const char *path_of(char *const *env)
@@ -128,23 +76,44 @@ static int execute(char *const *argv, char *const *env)
 	}
 }
 
-_Noreturn void command_run(const struct command *c)
+const char *command_name(const struct command *c)
 {
-	struct job *job = c->job;
-	int error, in;
+	return c->strings + strlen(c->strings) + 1;
+}
 
-	get_ready(c);
-	in = wait_for_job(c);
-	job->state.started = 1;
-	take_input(job, in);
-	make_room_for_strings(job);
-	error = user_become(&job->user, &c->joined);
-	if (error)
-		give_up(job, JOB_NO_USER, error);
-	error = enter(job);
-	if (error)
-		give_up(job, JOB_NO_CWD, error);
-	prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
-	free_signals(job);
-	give_up(job, JOB_NO_EXEC, execute(job->argv, job->env));
+char **command_vectors(const struct command *c)
+{
+	char **vector = calloc((size_t)c->argc + c->envc + 2, sizeof(*vector)), **at = vector;
+	const char *s = command_name(c);
+
+	for (uint32_t i = 0; vector && i < c->argc + c->envc; i++, s += strlen(s) + 1) {
+		if (i == c->argc)
+			at++;
+		*at++ = (char *)(uintptr_t)s;
+	}
+	return vector;
+}
+
+enum wire_how command_become(
+	const struct command *c, char **vectors, const struct command_fds *fds, int *ret_error)
+{
+	sigset_t none;
+
+	if (dup2(fds->in, 0) < 0 || dup2(fds->out, 1) < 0 || dup2(fds->err, 2) < 0) {
+		*ret_error = errno;
+		return WIRE_NO_EXEC;
+	}
+	if (c->tty)
+		ioctl(0, TIOCSCTTY, 0);
+	make_room_for_strings(c);
+	*ret_error = user_become(&c->user);
+	if (*ret_error)
+		return WIRE_NO_USER;
+	*ret_error = enter_directory(c);
+	if (*ret_error)
+		return WIRE_NO_CWD;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	*ret_error = execute(vectors, vectors + c->argc + 1);
+	return WIRE_NO_EXEC;
 }

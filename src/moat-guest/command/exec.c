@@ -1,4 +1,4 @@
-#include "runner/exec.h"
+#include "moat-guest/command/exec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,26 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/pty.h"
-#include "runner/spool.h"
-#include "util/tree.h"
+#include "moat-guest/command/output.h"
+#include "moat-guest/command/prepare.h"
+#include "moat-guest/command/pty.h"
+#include "util/auto.h"
+#include "wire/tree.h"
 
 enum {
-	/*
-	 * Output that is kept until the command has ended can stay in the pipe for a while: most
-	 * commands write little and are soon over, and nobody is woken for what they write.
-	 */
-	ATTEND_MS = 10,
-	KILL_GRACE_MS = 4000,  /* then answer, even if something in the guest will not die */
-	PTY_DRAIN = 64 * 1024, /* more than a terminal ever holds */
+	KILL_GRACE_MS = 4000, /* then answer, even if something in the guest will not die */
 	SIGNAL_MAX = 64,
 };
 
-void exec_answer(struct runner *r, const struct wire_msg *m, const char *what)
+/* what: see failed_name. */
+static void answer(struct runner *r, const struct wire_msg *m, const char *what)
 {
 	char text[256] = "";
 
@@ -40,65 +35,35 @@ static void exec_release(struct channel *ch)
 {
 	struct exec *x = (struct exec *)ch;
 
-	if (x->supervisor)
-		supervise_drop(x->supervisor);
-	x->supervisor = NULL;
+	watch_close(ch->runner, &x->supervisor); /* ends all that is below it */
 	input_close(&x->in);
-	free(x->spilled);
-	x->spilled = NULL;
-	for (int i = 0; i < 2; i++) {
-		watch_close(ch->runner, &x->out[i].watch);
-		ring_free(&x->out[i].tail);
+	output_close(x);
+	free(x->command);
+	x->command = NULL;
+}
+
+/* The user, directory or command that the failure is about. */
+static const char *failed_name(const struct exec *x)
+{
+	const struct command *c = x->command;
+
+	switch (x->report.how) {
+	case WIRE_NO_USER:
+		return c->user.name;
+	case WIRE_NO_CWD:
+		return c->strings[0] ? c->strings : "/";
+	default:
+		return command_name(c);
 	}
 }
 
-/* A pipe that the loop does not know; -1 for none. */
-static int take_unwatched(struct stream *s)
-{
-	int fd = s->watch.events ? -1 : s->watch.fd;
-
-	if (fd >= 0)
-		s->watch.fd = -1;
-	return fd;
-}
-
-/* Pipes that background processes hold are emptied for them from now on. */
-static void exec_bury(struct channel *ch)
-{
-	struct exec *x = (struct exec *)ch;
-	struct pipe_ends ours = {-1, -1};
-
-	if (x->supervisor && x->alone && !x->tty)
-		ours = (struct pipe_ends){take_unwatched(&x->out[0]), take_unwatched(&x->out[1])};
-	if (x->supervisor)
-		supervise_return(x->supervisor, x->alone, ours);
-	x->supervisor = NULL;
-	for (int i = 0; i < 2 && !x->tty && !x->alone; i++)
-		watch_sink(ch->runner, &x->out[i].watch);
-	exec_release(ch);
-}
-
-/* What a failure is about. */
-static const char *subject(const struct exec *x)
-{
-	const struct job *job = x->supervisor ? x->supervisor->job : NULL;
-
-	if (!job || x->how < WIRE_NO_USER)
-		return "";
-	if (x->how == WIRE_NO_USER)
-		return job->user.name;
-	if (x->how == WIRE_NO_CWD)
-		return job->cwd[0] ? job->cwd : "/";
-	return job->argv[0];
-}
-
-/* The answer. The rest can wait until it is sent. */
+/* Sends the answer and ends the channel. */
 static void finish(struct exec *x)
 {
 	struct wire_msg m = {.type = WIRE_EXIT,
 		.id = x->ch.id,
-		.how = x->how,
-		.code = x->code,
+		.how = (uint8_t)x->report.how,
+		.code = x->report.code,
 		.timed_out = x->timed_out,
 		.size = x->out[0].total,
 		.size2 = x->out[1].total};
@@ -107,236 +72,65 @@ static void finish(struct exec *x)
 	if (x->spilled)
 		line_send(&x->ch.runner->line, &m, x->spilled, strlen(x->spilled));
 	else
-		exec_answer(x->ch.runner, &m, subject(x));
+		answer(x->ch.runner, &m, failed_name(x));
+	if (!x->tty && !x->killing)
+		output_discard(x);
+	exec_release(&x->ch);
 	channel_close(&x->ch);
 }
 
-/* Reading follows the credit; keeping the tail needs none. */
-static void update_watches(struct exec *x)
+/* One supervisor is kept for the next command; any other ends when its socket is closed. */
+static void leave_supervisor(struct exec *x)
 {
-	bool want = x->capture ? !x->ch.attend_at : x->ch.credit > 0;
+	struct runner *r = x->ch.runner;
 
-	for (int i = 0; i < 2; i++)
-		watch_set(x->ch.runner, &x->out[i].watch, want && !x->ended ? EPOLLIN : 0);
-}
-
-/* After each read(2). False: nothing more will come, or not now. */
-static bool account(struct stream *s, ssize_t n)
-{
-	if (n > 0) {
-		s->total += (uint64_t)n;
-		s->drain -= (size_t)n < s->drain ? (size_t)n : s->drain;
-		return true;
+	if (x->report.reusable && !x->killing && r->idle_supervisor.socket < 0) {
+		watch_set(r, &x->supervisor, 0);
+		r->idle_supervisor =
+			(struct supervisor){take_fd(&x->supervisor.fd), x->supervisor_pid};
 	}
-	s->ready = false;
-	s->drain = 0;
-	/* EIO: the last process has closed the terminal */
-	if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		watch_close(s->exec->ch.runner, &s->watch);
-	return false;
-}
-
-static bool keep_some(struct stream *s, size_t want)
-{
-	return account(s, ring_fill(&s->tail, s->watch.fd, want));
-}
-
-/* Sends what one read gives. */
-static void send_some(struct stream *s, size_t want)
-{
-	struct channel *ch = &s->exec->ch;
-	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = s->number};
-	uint8_t *place;
-	ssize_t n;
-
-	if (want > ch->credit)
-		want = ch->credit;
-	if (want > WIRE_PIECE)
-		want = WIRE_PIECE;
-	place = line_begin(&ch->runner->line, &m, want);
-	if (!place)
-		return;
-	n = read(s->watch.fd, place, want);
-	line_end(&ch->runner->line, n > 0 ? (size_t)n : 0);
-	if (account(s, n))
-		ch->credit -= (uint32_t)n;
-}
-
-static void send_tail(struct stream *s)
-{
-	struct channel *ch = &s->exec->ch;
-	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = s->number};
-	size_t n = s->tail.len < WIRE_PIECE ? s->tail.len : WIRE_PIECE;
-	uint8_t *place;
-
-	if (n > ch->credit)
-		n = ch->credit;
-	place = line_begin(&ch->runner->line, &m, n);
-	if (!place)
-		return;
-	line_end(&ch->runner->line, ring_take(&s->tail, place, n));
-	ch->credit -= (uint32_t)n;
-}
-
-static bool has_more(const struct exec *x)
-{
-	for (int i = 0; i < 2; i++) {
-		const struct stream *s = &x->out[i];
-
-		if (x->capture ? x->ended && s->tail.len : x->ended ? s->drain > 0 : s->ready)
-			return true;
-	}
-	return false;
-}
-
-static bool exec_turn(struct channel *ch)
-{
-	struct exec *x = (struct exec *)ch;
-
-	for (int i = 0; i < 2 && ch->credit; i++) {
-		struct stream *s = &x->out[i];
-
-		if (x->capture && s->tail.len && x->ended) {
-			send_tail(s);
-			break; /* all of stdout before stderr */
-		}
-		if (x->capture || s->watch.fd < 0)
-			continue;
-		if (x->ended ? s->drain > 0 : s->ready) {
-			s->ready = false; /* level-triggered: the loop will tell again */
-			send_some(s, x->ended ? s->drain : WIRE_PIECE);
-		}
-	}
-	if (x->ended && !has_more(x)) {
-		finish(x);
-		return false;
-	}
-	update_watches(x);
-	return has_more(x);
-}
-
-static void exec_attend(struct channel *ch)
-{
-	update_watches((struct exec *)ch);
-}
-
-static void exec_credited(struct channel *ch)
-{
-	struct exec *x = (struct exec *)ch;
-
-	update_watches(x);
-	if (has_more(x))
-		channel_want_turn(ch);
-}
-
-static void stream_ready(struct watch *w, uint32_t events)
-{
-	struct stream *s = (struct stream *)w;
-
-	(void)events;
-	if (s->exec->ch.closed)
-		return;
-	if (s->exec->capture) {
-		keep_some(s, SIZE_MAX);
-		return;
-	}
-	s->ready = true;
-	channel_want_turn(&s->exec->ch);
-}
-
-/* What is in the pipe now was written before the end; what comes later is not waited for. */
-static size_t left_in(const struct exec *x, const struct stream *s)
-{
-	int n = 0;
-
-	if (s->watch.fd < 0)
-		return 0;
-	if (x->tty)
-		return PTY_DRAIN;
-	return ioctl(s->watch.fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
-}
-
-/* Much output leaves by files; if that fails, by the line after all. */
-static void spill(struct exec *x)
-{
-	if (x->out[0].tail.len + x->out[1].tail.len > WIRE_SPILL_OVER)
-		x->spilled = spill_out(&x->out[0].tail, &x->out[1].tail);
+	watch_close(r, &x->supervisor);
 }
 
 static void command_ended(struct exec *x)
 {
-	if (x->ended)
-		return;
 	x->ended = true;
-	x->ch.deadline = x->ch.attend_at = 0;
-	for (int i = 0; i < 2 && !x->cancelled; i++) {
-		struct stream *s = &x->out[i];
-
-		s->drain = left_in(x, s);
-		while (x->capture && s->drain && keep_some(s, s->drain))
-			continue;
-		ring_trim(&s->tail);
-	}
-	if (!x->cancelled && x->spill)
-		spill(x);
-	if (x->cancelled || !has_more(x)) {
+	x->ch.deadline = 0;
+	leave_supervisor(x);
+	if (!x->cancelled)
+		output_ended(x);
+	if (x->cancelled || !output_waits(x)) {
 		finish(x);
 		return;
 	}
-	update_watches(x);
-	channel_want_turn(&x->ch);
+	output_watch(x);
+	channel_wants_to_send(&x->ch);
 }
 
-/* The supervisor has been killed: what is left of the command's session must go as well. */
-static void lost_supervisor(struct exec *x)
+/* The supervisor was killed, or cannot do its work: ends what is left of the command's session. */
+static void supervisor_lost(struct exec *x)
 {
-	tree_kill_session(x->supervisor->job->state.pid);
-	supervise_drop(x->supervisor);
-	x->supervisor = NULL;
-	if (x->how == WIRE_EXITED) {
-		x->how = WIRE_SIGNALED;
-		x->code = SIGKILL;
-	}
+	tree_kill_session(x->report.pid);
+	x->report = (struct report){.how = WIRE_SIGNALED, .code = SIGKILL};
 	command_ended(x);
 }
 
-static void take_report(struct exec *x, const struct report *report)
+/* True: the command has ended. */
+static bool look(struct exec *x)
 {
-	if (report->stage != JOB_RUNS) {
-		x->how = (uint8_t)(WIRE_NO_USER + (report->stage - JOB_NO_USER));
-		x->code = (uint32_t)report->value;
-	} else if (WIFSIGNALED(report->value)) {
-		x->how = WIRE_SIGNALED;
-		x->code = (uint32_t)WTERMSIG(report->value);
-	} else {
-		x->code = (uint32_t)WEXITSTATUS(report->value);
-	}
-	x->alone = report->alone;
-	command_ended(x);
-}
-
-static void read_report(struct exec *x)
-{
-	struct report report;
-	int got = supervise_report(x->supervisor, &report);
+	int got = supervisor_listen(x->supervisor.fd, &x->report);
 
 	if (got > 0)
-		take_report(x, &report);
+		command_ended(x);
 	else if (got < 0)
-		lost_supervisor(x);
+		supervisor_lost(x);
+	return got != 0;
 }
 
-static void supervisor_news(void *arg)
+static void supervisor_ready(struct watch *w, uint32_t events)
 {
-	struct exec *x = arg;
-
-	if (!x->ended) {
-		read_report(x);
-		return;
-	}
-	/* It has reported and left, and there is still output to send. */
-	supervise_drop(x->supervisor);
-	x->supervisor = NULL;
+	(void)events;
+	look((struct exec *)((char *)w - offsetof(struct exec, supervisor)));
 }
 
 static void kill_all(struct exec *x)
@@ -344,7 +138,9 @@ static void kill_all(struct exec *x)
 	if (x->killing)
 		return;
 	x->killing = true;
-	supervise_end_all(x->supervisor);
+	supervisor_end_all(x->supervisor.fd);
+	/* The supervisor waits for a new process that hangs in a dead file system. */
+	tree_kill_children(x->supervisor_pid);
 	x->ch.deadline = clock_ms() + KILL_GRACE_MS;
 }
 
@@ -352,11 +148,10 @@ static void exec_expired(struct channel *ch)
 {
 	struct exec *x = (struct exec *)ch;
 
-	read_report(x); /* it may have ended just in time */
-	if (x->ended)
-		return;
+	if (look(x))
+		return; /* just in time */
 	if (x->killing) {
-		lost_supervisor(x); /* or one that cannot finish */
+		supervisor_lost(x);
 		return;
 	}
 	x->timed_out = true;
@@ -381,13 +176,10 @@ static void exec_signal(struct channel *ch, uint32_t number)
 
 	if (!number || number > SIGNAL_MAX || x->ended || x->killing)
 		return;
-	read_report(x); /* so that the process group is still the command's */
-	if (x->ended)
-		return;
 	if (group)
 		kill(-group, (int)number);
 	else
-		supervise_signal(x->supervisor, (int)number);
+		supervisor_signal(x->supervisor.fd, number);
 }
 
 static void exec_resize(struct channel *ch, uint16_t rows, uint16_t cols)
@@ -408,8 +200,30 @@ static void exec_eof(struct channel *ch)
 	input_eof(&((struct exec *)ch)->in);
 }
 
+static bool exec_send_some(struct channel *ch)
+{
+	struct exec *x = (struct exec *)ch;
+
+	output_send_some(x);
+	if (x->ended && !output_waits(x)) {
+		finish(x);
+		return false;
+	}
+	output_watch(x);
+	return output_waits(x);
+}
+
+static void exec_credited(struct channel *ch)
+{
+	struct exec *x = (struct exec *)ch;
+
+	output_watch(x);
+	if (output_waits(x))
+		channel_wants_to_send(ch);
+}
+
 static const struct channel_ops exec_ops = {
-	.turn = exec_turn,
+	.send_some = exec_send_some,
 	.credited = exec_credited,
 	.data = exec_data,
 	.eof = exec_eof,
@@ -417,50 +231,121 @@ static const struct channel_ops exec_ops = {
 	.resize = exec_resize,
 	.cancel = exec_cancel,
 	.expired = exec_expired,
-	.attend = exec_attend,
 	.release = exec_release,
-	.bury = exec_bury,
 };
 
-static void stream_init(struct exec *x, int i, uint64_t max)
-{
-	x->out[i] = (struct stream){
-		.watch = {.fd = -1, .ready = stream_ready},
-		.exec = x,
-		.number = i == 0 ? WIRE_STDOUT : WIRE_STDERR,
-	};
-	ring_init(&x->out[i].tail, max);
-}
-
-struct exec *exec_new(struct runner *r, const struct wire_msg *m)
+static struct exec *exec_new(struct runner *r, const struct wire_msg *m)
 {
 	struct exec *x = (struct exec *)channel_new(r, m->id, sizeof(*x), &exec_ops);
 
 	if (!x)
 		return NULL;
+	x->supervisor = (struct watch){.fd = -1, .ready = supervisor_ready};
 	x->tty = m->flags & WIRE_EXEC_PTY;
 	x->capture = m->flags & WIRE_EXEC_CAPTURE;
 	x->spill = x->capture && (m->flags & WIRE_EXEC_SPILL);
 	input_init(&x->in, &x->ch, -1, x->tty);
-	stream_init(x, 0, m->max);
-	stream_init(x, 1, m->max);
+	output_init(x, m->max);
 	if (m->timeout_ms)
 		x->ch.deadline = clock_ms() + m->timeout_ms;
-	if (x->capture && !x->tty)
-		x->ch.attend_at = clock_ms() + ATTEND_MS;
 	return x;
 }
 
-int exec_run(struct exec *x, struct supervisor *s, int in, const struct exec_ends *ours)
+/* Ours is nonblocking; the command does not expect that of its end. 0 or an errno. */
+static int open_pipe(int *ret_ours, int *ret_theirs, bool we_read)
 {
-	int error = supervise_start(s, in, supervisor_news, x);
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return errno;
+	*ret_ours = fds[we_read ? 0 : 1];
+	*ret_theirs = fds[we_read ? 1 : 0];
+	return fcntl(*ret_ours, F_SETFL, O_NONBLOCK) < 0 ? errno : 0;
+}
+
+static int open_pipes(struct exec *x, bool with_input, struct command_fds *theirs)
+{
+	int error = with_input ? open_pipe(&x->in.watch.fd, &theirs->in, false) : 0;
+
+	for (int i = 0; i < 2 && !error; i++)
+		error = open_pipe(&x->out[i].watch.fd, &x->out[i].theirs, true);
+	theirs->out = x->out[0].theirs;
+	theirs->err = x->out[1].theirs;
+	return error;
+}
+
+/* Two fds for the master, so that its directions are watched separately. */
+static int open_terminal(struct exec *x, const struct wire_msg *m, struct command_fds *theirs)
+{
+	int error = pty_open(x->command->user.uid, &x->in.watch.fd, &theirs->in);
 
 	if (error)
 		return error;
-	x->supervisor = s;
-	x->in.watch.fd = ours->in;
-	x->out[0].watch.fd = ours->out;
-	x->out[1].watch.fd = ours->err;
-	update_watches(x);
+	pty_resize(x->in.watch.fd, m->rows, m->cols);
+	x->out[0].watch.fd = fcntl(x->in.watch.fd, F_DUPFD_CLOEXEC, 3);
+	theirs->out = theirs->err = theirs->in;
+	return x->out[0].watch.fd < 0 ? errno : 0;
+}
+
+/* 0 or an errno. */
+static int run(struct exec *x, const struct wire_msg *m)
+{
+	struct runner *r = x->ch.runner;
+	struct command_fds theirs = {0, -1, -1}; /* our own stdin is empty */
+	struct supervisor s;
+	int error = x->tty ? open_terminal(x, m, &theirs)
+			   : open_pipes(x, m->flags & WIRE_EXEC_STDIN, &theirs);
+
+	if (!error)
+		error = supervisor_start(&r->idle_supervisor, x->command, &theirs, &s);
+	if (theirs.in > 0)
+		close(theirs.in);
+	if (error)
+		return error;
+	x->supervisor.fd = s.socket;
+	x->supervisor_pid = s.pid;
+	watch_set(r, &x->supervisor, EPOLLIN);
+	if (!x->supervisor.events)
+		return errno;
+	output_watch(x);
 	return 0;
+}
+
+static bool refuse(struct runner *r, uint32_t id, enum wire_how how, int error, const char *what)
+{
+	struct wire_msg m = {
+		.type = WIRE_EXIT, .id = id, .how = (uint8_t)how, .code = (uint32_t)error};
+
+	answer(r, &m, what);
+	return true;
+}
+
+bool exec_start(struct runner *r, const struct wire_msg *m, const struct frame *f)
+{
+	auto_free struct command *command = NULL;
+	struct prepared p;
+	struct exec *x;
+	int error = prepare_parse(m, f, &p);
+
+	if (error == EINVAL)
+		return false;
+	if (error)
+		return refuse(r, m->id, WIRE_NO_EXEC, error, "command line");
+	command = malloc(prepare_size(&p));
+	if (!command)
+		return refuse(r, m->id, WIRE_NO_EXEC, ENOMEM, "command line");
+	error = user_find(p.user, &command->user);
+	if (error)
+		return refuse(r, m->id, WIRE_NO_USER, error, p.user);
+	prepare_fill(&p, m->flags & WIRE_EXEC_PTY, command);
+	x = exec_new(r, m);
+	if (!x)
+		return refuse(r, m->id, WIRE_NO_EXEC, errno, "cannot start a process");
+	x->command = take_ptr(&command);
+	error = run(x, m);
+	if (!error)
+		return true;
+	exec_release(&x->ch);
+	channel_close(&x->ch);
+	return refuse(r, m->id, WIRE_NO_EXEC, error, "cannot start a process");
 }

@@ -1,12 +1,24 @@
-/* exec.h - a command from the loop's side: its pipes, its deadline, its answer (WIRE_EXIT). */
+/*
+ * exec.h - a command from the loop's side: from its EXEC frame to its answer (WIRE_EXIT).
+ *
+ * How a command starts, in five files:
+ *	serve/dispatch.c      the frame comes in
+ *	command/exec.c        makes a channel and pipes or a terminal, and answers when all is over
+ *	command/prepare.c     makes argv and environment of the frame
+ *	command/supervisor.c  forks a supervisor, which forks the command and waits for its end
+ *	command/command.c     in the new process: user, directory, signals, execve(2)
+ * Meanwhile output.c moves what the command writes, and input.c what it reads.
+ */
 #pragma once
 
-#include "runner/input.h"
-#include "runner/ring.h"
-#include "runner/supervise.h"
+#include "moat-guest/command/input.h"
+#include "moat-guest/command/supervisor.h"
+#include "moat-guest/common/ring.h"
 
 struct stream {
-	struct watch watch; /* first, so that one gives the other */
+	struct watch watch; /* our end of the pipe; first, so that a watch gives its stream */
+	int theirs;         /* the command's end of the pipe; held so that nobody is woken when the
+			     * command closes its own: the supervisor tells of its end */
 	struct exec *exec;
 	uint8_t number; /* enum wire_stream */
 	bool ready;     /* there was something to read */
@@ -17,29 +29,17 @@ struct stream {
 
 struct exec {
 	struct channel ch;
+	struct command *command;
+	struct watch supervisor; /* its socket */
+	pid_t supervisor_pid;
+	bool ended;
+	struct report report;
 	struct stream out[2];
 	struct input in;
-	struct supervisor *supervisor; /* NULL: it is lost */
 	bool capture, tty, spill;
 	char *spilled; /* where the output went, if it did */
-	bool cancelled, timed_out, killing, ended;
-	bool alone; /* nobody is left who could write into the pipes */
-	uint8_t how;
-	uint32_t code;
+	bool cancelled, timed_out, killing;
 };
 
 /* Starts what an EXEC frame asks for, or answers why not. False: the frame makes no sense. */
 bool exec_start(struct runner *r, const struct wire_msg *m, const struct frame *f);
-
-/* NULL: no room, errno says why. */
-struct exec *exec_new(struct runner *r, const struct wire_msg *m);
-/* The loop's ends of its stdio, all nonblocking; -1 where there is none. */
-struct exec_ends {
-	int in, out, err;
-};
-/* Starts the supervisor's job, with the given stdin or terminal, and takes the supervisor and our
- * ends. 0 or an errno; then nothing has happened. */
-int exec_run(struct exec *x, struct supervisor *s, int in, const struct exec_ends *ours);
-
-/* what: the user, directory or command that a failure is about. */
-void exec_answer(struct runner *r, const struct wire_msg *m, const char *what);

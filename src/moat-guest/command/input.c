@@ -1,11 +1,11 @@
-#include "runner/input.h"
+#include "moat-guest/command/input.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "runner/pty.h"
+#include "moat-guest/command/pty.h"
 
 static void input_ready(struct watch *w, uint32_t events);
 

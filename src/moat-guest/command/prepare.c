@@ -1,14 +1,14 @@
-#include "runner/prepare.h"
+#include "moat-guest/command/prepare.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "util/auto.h"
 
 #define BASE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum {
-	BASE_COUNT = 7,              /* variables that prepare_fill may add */
-	BASE_BYTES = 4096,           /* and room for them: struct user bounds its strings */
+	BASE_BYTES = 256 + 2 * USER_NAME_MAX + 2 * USER_TEXT_MAX, /* what add_base may add */
 	STRINGS_COUNT_MAX = 1 << 20, /* a pointer each, in a guest with little memory */
 };
 
@@ -36,72 +36,63 @@ int prepare_parse(const struct wire_msg *m, const struct frame *f, struct prepar
 	return 0;
 }
 
-static size_t count_pointers(const struct prepared *p)
-{
-	return (size_t)p->argc + p->envc + BASE_COUNT + 2;
-}
-
 size_t prepare_size(const struct prepared *p)
 {
-	return sizeof(struct job) + count_pointers(p) * sizeof(char *) + strlen(p->cwd) + 1 +
-	       p->len + BASE_BYTES;
+	return sizeof(struct command) + strlen(p->cwd) + 1 + p->len + BASE_BYTES;
 }
 
-static bool is_given(char *const *env, const char *name, size_t len)
+static bool is_given(const char *env, uint32_t n, const char *name)
 {
-	for (; *env; env++)
-		if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+	size_t len = strlen(name);
+
+	for (; n > 0; n--, env += strlen(env) + 1)
+		if (strncmp(env, name, len) == 0 && env[len] == '=')
 			return true;
 	return false;
 }
 
-/* Adds to the n variables of env; the text goes to `to`. Returns how much that is. */
-static size_t add_base(char **env, size_t n, char *to, const struct user *u, bool tty)
+static void add_text(struct command *c, const void *text, size_t len)
+{
+	memcpy(c->strings + c->len, text, len);
+	c->len += len;
+}
+
+static void add_base(struct command *c, const char *given, uint32_t n_given)
 {
 	const struct {
 		const char *name, *value;
-	} base[BASE_COUNT] = {
+	} base[] = {
 		{"PATH", BASE_PATH},
-		{"HOME", u->home},
-		{"USER", u->name},
-		{"LOGNAME", u->name},
-		{"SHELL", u->shell},
+		{"HOME", c->user.home},
+		{"USER", c->user.name},
+		{"LOGNAME", c->user.name},
+		{"SHELL", c->user.shell},
 		{"LANG", "C.UTF-8"},
-		{"TERM", tty ? "xterm" : ""},
+		{"TERM", c->tty ? "xterm" : ""},
 	};
-	size_t used = 0;
 
-	for (int i = 0; i < BASE_COUNT; i++) {
-		size_t name = strlen(base[i].name), value = strlen(base[i].value);
-		char *s = to + used;
-
-		if (!value || used + name + value + 2 > BASE_BYTES ||
-			is_given(env, base[i].name, name))
+	for (size_t i = 0; i < ARRAY_LEN(base); i++) {
+		if (!base[i].value[0] || is_given(given, n_given, base[i].name))
 			continue;
-		memcpy(s, base[i].name, name);
-		s[name] = '=';
-		memcpy(s + name + 1, base[i].value, value + 1);
-		used += name + value + 2;
-		env[n++] = s;
-		env[n] = NULL;
+		add_text(c, base[i].name, strlen(base[i].name));
+		add_text(c, "=", 1);
+		add_text(c, base[i].value, strlen(base[i].value) + 1);
+		c->envc++;
 	}
-	return used;
 }
 
-void prepare_fill(const struct prepared *p, bool tty, struct job *job)
+void prepare_fill(const struct prepared *p, bool tty, struct command *c)
 {
-	size_t cwd = strlen(p->cwd) + 1;
-	char *text = (char *)(job->rest + count_pointers(p));
-	char *at = text + cwd;
+	const char *given;
 
-	memcpy(text, p->cwd, cwd);
-	memcpy(at, p->strings, p->len);
-	job->cwd = text;
-	job->argv = job->rest;
-	job->env = job->argv + p->argc + 1;
-	for (uint32_t n = 0; n < p->argc + p->envc; n++, at += strlen(at) + 1)
-		*(n < p->argc ? &job->argv[n] : &job->env[n - p->argc]) = at;
-	job->argv[p->argc] = job->env[p->envc] = NULL;
-	job->strings = p->len + add_base(job->env, p->envc, at, &job->user, tty);
-	job->tty = tty;
+	c->tty = tty;
+	c->argc = p->argc;
+	c->envc = p->envc;
+	c->len = 0;
+	add_text(c, p->cwd, strlen(p->cwd) + 1);
+	given = c->strings + c->len;
+	add_text(c, p->strings, p->len);
+	for (uint32_t i = 0; i < p->argc; i++)
+		given += strlen(given) + 1;
+	add_base(c, given, p->envc);
 }

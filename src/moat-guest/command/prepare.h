@@ -1,8 +1,7 @@
-/* prepare.h - from the strings of an EXEC frame to what execve(2) wants, written into a job. */
+/* prepare.h - from the strings of an EXEC frame to a struct command. Pure. */
 #pragma once
 
-#include "guest/wire.h"
-#include "runner/job.h"
+#include "moat-guest/command/command.h"
 
 /* Views into the frame. */
 struct prepared {
@@ -14,8 +13,8 @@ struct prepared {
 
 /* 0 or an errno: EINVAL if the frame makes no sense, E2BIG. */
 int prepare_parse(const struct wire_msg *m, const struct frame *f, struct prepared *ret);
-/* How large a job must be to hold it. */
+/* How large a struct command must be to hold it. */
 size_t prepare_size(const struct prepared *p);
-/* job->user must be there already. Adds PATH, HOME, USER, LOGNAME, SHELL, LANG and, for a terminal,
+/* c->user must be there already. Adds PATH, HOME, USER, LOGNAME, SHELL, LANG and, for a terminal,
  * TERM, where the host has not given them. */
-void prepare_fill(const struct prepared *p, bool tty, struct job *job);
+void prepare_fill(const struct prepared *p, bool tty, struct command *c);

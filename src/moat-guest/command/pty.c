@@ -1,4 +1,4 @@
-#include "runner/pty.h"
+#include "moat-guest/command/pty.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
-#include "runner/supervisor.h"
+#include "moat-guest/command/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -13,358 +14,322 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/command.h"
-#include "runner/orders.h"
-#include "runner/supervise.h"
-#include "util/tree.h"
+#include "util/auto.h"
+#include "wire/tree.h"
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
+enum { SOCKET_FD = 3 }; /* in the supervisor */
 
-enum {
-	INPUT_FD = 3, /* the first: a process that waits keeps it, and none that follow */
-	ORDERS_FD,
-	TOLD_FD,
-	FIRST_OTHER_FD,
-	STACK_SIZE = 64 * 1024,
-	/*
-	 * What a process sends us that ends before it is the command: then it is not one of those
-	 * that wait(2) usually knows, and so no part of what the command may have left behind.
-	 */
-	WAITER_SIGNAL = SIGUSR2,
+/* From the runner to the supervisor. */
+struct order {
+	uint32_t signal; /* 0: this brings a command with its fds */
+	uint32_t size;   /* of the struct command that follows */
 };
 
-/* The processes that wait to become a command, one in each place, and the one that has. */
-struct crew {
-	struct job *job;
-	struct command command[JOB_PLACES];
-	pid_t pid[JOB_PLACES]; /* 0: nobody */
-	bool incomplete;       /* one was killed while it waited */
-	struct user joined;    /* whose groups we have, for them to inherit */
+/* To the runner: the pid from the process that becomes the command, its end from the supervisor. */
+struct says {
+	int32_t how;  /* SAYS_PID, or enum wire_how */
+	int32_t code; /* the pid, or as in WIRE_EXIT */
+	int32_t reusable;
 };
+enum { SAYS_PID = -1 };
 
-/* Of this process, which has one, for the signal handler. */
-static struct crew crew;
+union control {
+	struct cmsghdr head;
+	char bytes[CMSG_SPACE(sizeof(struct command_fds))];
+};
 
 static struct rlimit files_limit;
 static bool have_files_limit;
-
-static void block_all(void)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
-}
 
 void supervisor_keep_limits(void)
 {
 	have_files_limit = getrlimit(RLIMIT_NOFILE, &files_limit) == 0;
 }
 
-void close_fds(unsigned first, unsigned last)
+void close_fds(unsigned first)
 {
-	long end = last;
-
 #ifdef SYS_close_range
-	if (syscall(SYS_close_range, first, last, 0) == 0)
+	if (syscall(SYS_close_range, first, ~0U, 0) == 0)
 		return;
 #endif
-	if (last == FD_LAST)
-		end = sysconf(_SC_OPEN_MAX);
-	for (long fd = first; fd <= end; fd++)
+	for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; fd++)
 		close((int)fd);
 }
 
-/*
- * All signals stay blocked, here (but for the one that brings orders, while we wait) and in a new
- * process until it has become the command. So nothing but SIGKILL ends us, and commands find every
- * signal with its default action: what the runner has arranged for itself is undone here, once.
- */
-static void set_signals(void)
+/* Returns whether the supervisor can be used again: not if the runner is gone. */
+static bool say(int how, int code, bool reusable)
 {
-	static const int changed[] = {SIGTERM, SIGPIPE, SIGHUP, SIGINT, SIGCHLD};
+	struct says says = {how, code, reusable};
 
-	block_all();
-	for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++)
-		signal(changed[i], SIG_DFL);
+	return send(SOCKET_FD, &says, sizeof(says), MSG_NOSIGNAL) >= 0 && reusable;
+}
+
+static bool say_end(int status, bool reusable)
+{
+	if (WIFSIGNALED(status))
+		return say(WIRE_SIGNALED, WTERMSIG(status), reusable);
+	return say(WIRE_EXITED, WEXITSTATUS(status), reusable);
+}
+
+static void on_child(int number)
+{
+	(void)number; /* it interrupts ppoll */
 }
 
 /*
- * Keeps what we talk by and nothing else: no pipe, whose end would never be seen, and no socket of
- * another supervisor. Commands without input get 0 as it is.
+ * All signals are blocked from here on, but for SIGCHLD while the supervisor waits. So nothing but
+ * SIGKILL ends it. No signal is ignored, since the command inherits that.
  */
-static void set_fds(int orders, int input, int told)
+static void set_signals(void)
 {
-	int high_orders = fcntl(orders, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
-	int high_input = fcntl(input, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
-	int high_told = fcntl(told, F_DUPFD_CLOEXEC, FIRST_OTHER_FD);
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	static const int changed_by_runner[] = {SIGTERM, SIGPIPE, SIGHUP, SIGINT};
+	struct sigaction action = {.sa_handler = on_child};
+	sigset_t all;
 
-	if (high_orders < 0 || high_input < 0 || high_told < 0 || null < 0 || dup2(null, 0) < 0)
-		_exit(1);
-	if (dup3(high_orders, ORDERS_FD, O_CLOEXEC) < 0 ||
-		dup3(high_input, INPUT_FD, O_CLOEXEC) < 0 ||
-		dup3(high_told, TOLD_FD, O_CLOEXEC) < 0)
-		_exit(1);
-	close_fds(FIRST_OTHER_FD, FD_LAST);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigaction(SIGCHLD, &action, NULL);
+	for (size_t i = 0; i < sizeof(changed_by_runner) / sizeof(changed_by_runner[0]); i++)
+		signal(changed_by_runner[i], SIG_DFL);
 }
 
 /* The runner is exempt from the out-of-memory killer; commands are not. */
 static void allow_oom_kill(void)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	auto_fd int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	if (fd >= 0) {
-		if (write(fd, "0", 1) < 0)
-			errno = 0; /* not root: then nothing was changed either */
-		close(fd);
-	}
+	if (fd >= 0 && write(fd, "0", 1) < 0)
+		errno = 0; /* not root: then nothing was changed either */
 }
 
-/* Whose place the command has, or JOB_NOBODY. */
-static int current(const struct crew *c)
+/* The next command, malloc'd. NULL: there will be none. */
+static struct command *receive_command(struct command_fds *ret_fds)
 {
-	return __atomic_load_n(&c->job->state.place, __ATOMIC_SEQ_CST);
+	struct command *c = NULL;
+	struct order order;
+	union control control;
+
+	do {
+		struct iovec iov = {&order, sizeof(order)};
+		struct msghdr msg = {.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = control.bytes,
+			.msg_controllen = sizeof(control.bytes)};
+
+		if (recvmsg(SOCKET_FD, &msg, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(order))
+			return NULL;
+		if (!order.signal && (!CMSG_FIRSTHDR(&msg) || CMSG_FIRSTHDR(&msg)->cmsg_len !=
+								      CMSG_LEN(sizeof(*ret_fds))))
+			return NULL;
+	} while (order.signal); /* the signal was for the last command, which had just ended */
+	memcpy(ret_fds, CMSG_DATA(&control.head), sizeof(*ret_fds));
+	c = malloc(order.size);
+	if (c && recv(SOCKET_FD, c, order.size, MSG_WAITALL) == (ssize_t)order.size)
+		return c;
+	free(c);
+	return NULL;
 }
 
-static void report(struct job *job, int status, bool alone)
+/* Reads an order while the command runs. False: the runner wants everything killed, or is dead. */
+static bool obey(pid_t command)
 {
-	volatile struct job_state *state = &job->state;
-	const uint64_t one = 1;
+	struct order order;
+	ssize_t n = recv(SOCKET_FD, &order, sizeof(order), MSG_DONTWAIT | MSG_WAITALL);
 
-	state->report.stage = state->stage;
-	state->report.value = state->stage == JOB_RUNS ? status : state->error;
-	state->report.alone = alone;
-	__atomic_store_n(&state->reported, 1, __ATOMIC_SEQ_CST);
-	if (write(TOLD_FD, &one, sizeof(one)) < 0)
-		return; /* then the runner finds it when it looks */
-	sched_yield();  /* somebody waits for the answer, nobody for what we do next */
-}
-
-/* Asks for those that could stop, which are the living; it does not wait for one to do so. */
-static bool has_living_children(void)
-{
-	siginfo_t info;
-
-	return waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0;
-}
-
-/* False: the supervisor cannot be used again. */
-static bool finish(struct crew *c, int place, int status)
-{
-	bool alone;
-
-	if (!c->job->state.started && c->job->state.stage == JOB_RUNS)
-		return false; /* killed before it could go, or the runner is gone */
-	alone = !c->incomplete && !has_living_children();
-	c->pid[place] = 0;
-	__atomic_store_n(&c->job->state.place, JOB_NOBODY, __ATOMIC_SEQ_CST);
-	report(c->job, status, alone);
-	return alone;
-}
-
-static bool has_anybody(const struct crew *c)
-{
-	for (int i = 0; i < JOB_PLACES; i++)
-		if (c->pid[i])
-			return true;
-	return false;
-}
-
-static int place_of(const struct crew *c, pid_t pid)
-{
-	for (int i = 0; i < JOB_PLACES; i++)
-		if (c->pid[i] == pid)
-			return i;
-	return JOB_NOBODY;
-}
-
-/*
- * Somebody has ended. If it is the command, that is told before it is reaped: somebody waits to
- * hear of it, and until then its number cannot be another's. False: leave.
- */
-static bool look_after(struct crew *c, const siginfo_t *ended)
-{
-	int place = place_of(c, ended->si_pid);
-	bool stay = true;
-
-	if (place >= 0 && place == current(c)) {
-		stay = finish(c, place,
-			ended->si_code == CLD_EXITED ? ended->si_status << 8 : ended->si_status);
-	} else if (place >= 0) {
-		c->pid[place] = 0;
-		c->incomplete = true;
-	}
-	waitpid(ended->si_pid, NULL, __WALL);
-	return stay && (!c->incomplete || current(c) >= 0);
-}
-
-static int become_command(void *arg)
-{
-	command_run(arg);
-}
-
-/*
- * The new process uses our memory until it has become the command, on a stack of its own: nothing
- * is copied only to be thrown away. Unlike after vfork(2) we go on at once, to sleep until the
- * command's end, and are not woken in between. Sanitizers know only stacks that they have seen.
- */
-static pid_t make_process(struct command *c)
-{
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-	pid_t pid = (pid_t)syscall(SYS_clone, WAITER_SIGNAL, NULL, NULL, NULL, NULL);
-
-	if (pid == 0)
-		become_command(c);
-	return pid;
-#else
-	static char stack[JOB_PLACES][STACK_SIZE] __attribute__((aligned(64)));
-
-	return clone(become_command, stack[c->place] + STACK_SIZE, CLONE_VM | WAITER_SIGNAL, c);
-#endif
-}
-
-/*
- * The next command's user is most often the last one's, and so are the groups. The runner may be
- * writing there: whatever the copy is then, it is what we go by.
- */
-static void join_groups(struct crew *c)
-{
-	if (user_same_groups(&c->job->user, &c->joined))
-		return;
-	c->joined = c->job->user;
-	if (c->joined.n_groups > USER_GROUPS_MAX || user_join_groups(&c->joined) != 0)
-		c->joined.n_groups = USER_NOBODYS_GROUPS;
-}
-
-/* The runner's order to have one more process wait. False: there will be none. */
-static bool get_ready(struct crew *c)
-{
-	int pipes[2], place = order_receive(ORDERS_FD, pipes, 2), error;
-	struct command *command;
-
-	if (place < 0 || place >= JOB_PLACES)
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	if (n == 0)
 		return false;
-	command = &c->command[place];
-	command->job = c->job;
-	command->supervisor = getpid();
-	command->place = (unsigned)place;
-	command->input = INPUT_FD;
-	command->out = pipes[0];
-	command->err = pipes[1];
-	join_groups(c);
-	if (!user_same_groups(&command->joined, &c->joined))
-		command->joined = c->joined; /* it is large, and seldom another */
-	c->pid[place] = make_process(command);
-	error = errno;
-	close(pipes[0]);
-	close(pipes[1]);
-	if (c->pid[place] > 0)
-		return true;
-	c->pid[place] = 0;
-	if (job_vacate(c->job, (unsigned)place))
-		return true; /* nobody misses it yet; a command may be running in another */
-	c->job->state.error = error;
-	c->job->state.stage = JOB_NO_EXEC;
-	report(c->job, 0, false);
-	return false;
+	kill(-command, (int)order.signal);
+	return true;
 }
 
-/* Who still waits does so in vain. What the command has left behind goes on without us. */
-static void dismiss(const struct crew *c)
+/* Waits until the command has ended. True: the supervisor can be used again. */
+static bool watch_over(pid_t command)
 {
-	for (int i = 0; i < JOB_PLACES; i++)
-		if (c->pid[i] > 0) {
-			kill(c->pid[i], SIGKILL);
-			waitpid(c->pid[i], NULL, __WALL);
-		}
-}
+	struct pollfd runner = {.fd = SOCKET_FD, .events = POLLIN};
+	sigset_t while_waiting;
+	int status, command_status;
+	bool ended = false;
+	pid_t pid;
 
-/* What the runner does if it wants an end to everything, or has come to one itself. */
-static void end_all(struct crew *c)
-{
-	int place = current(c), status;
-
-	if (place < 0)
-		return;
-	status = tree_end(c->pid[place]);
-	memset(c->pid, 0, sizeof(c->pid)); /* with all others */
-	if (c->job->state.started || c->job->state.stage != JOB_RUNS)
-		report(c->job, status, true);
-}
-
-static _Noreturn void leave(void)
-{
-	dismiss(&crew);
-	_exit(0);
-}
-
-/* There are orders, or nobody is left who could give any. */
-static void on_orders(int number)
-{
-	struct pollfd orders = {.fd = ORDERS_FD, .events = POLLIN | POLLRDHUP};
-
-	(void)number;
-	while (poll(&orders, 1, 0) > 0) {
-		if (orders.revents & ~POLLIN) {
-			end_all(&crew);
-			leave();
-		}
-		if (!get_ready(&crew))
-			leave();
+	sigfillset(&while_waiting);
+	sigdelset(&while_waiting, SIGCHLD);
+	for (;;) {
+		while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0)
+			if (pid == command) {
+				ended = true;
+				command_status = status;
+			}
+		if (ended)
+			return say_end(command_status, pid < 0); /* no child is left */
+		if (ppoll(&runner, 1, NULL, &while_waiting) > 0 && !obey(command))
+			return say_end(tree_end(command), false);
 	}
 }
+
+/* The result of an attempt to start a command. */
+struct outcome {
+	enum wire_how stage; /* WIRE_EXITED: the command runs */
+	int error;
+};
 
 /*
- * Orders come as a signal, so that we can wait for a process to end in the one system call that
- * says so, and who. It is handled only while we wait.
+ * Until the new process has become the command it uses the supervisor's memory, and the supervisor
+ * waits: nothing is copied only to be thrown away. Returns the pid.
  */
-static void hear_orders(sigset_t *ret_while_waiting)
+static pid_t start(const struct command *c, char **vectors, const struct command_fds *fds,
+	volatile struct outcome *ret)
 {
-	struct sigaction on = {.sa_handler = on_orders, .sa_flags = SA_RESTART};
+	pid_t pid = vfork();
+	int error;
 
-	sigfillset(&on.sa_mask);
-	sigfillset(ret_while_waiting);
-	sigdelset(ret_while_waiting, SIGIO);
-	if (sigaction(SIGIO, &on, NULL) < 0 || fcntl(ORDERS_FD, F_SETOWN, getpid()) < 0 ||
-		fcntl(ORDERS_FD, F_SETFL, O_ASYNC) < 0)
-		_exit(1);
-	on_orders(SIGIO); /* what came before */
-}
-
-static void work(void)
-{
-	sigset_t while_waiting;
-
-	hear_orders(&while_waiting);
-	for (;;) {
-		siginfo_t ended = {0};
-		int error;
-
-		sigprocmask(SIG_SETMASK, &while_waiting, NULL);
-		error = waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT | __WALL) < 0 ? errno : 0;
-		block_all();
-		if (!error && !look_after(&crew, &ended))
-			return;
-		/* Orders may have come since it looked. */
-		if (error == ECHILD && !has_anybody(&crew))
-			sigsuspend(&while_waiting);
+	if (pid == 0) {
+		/* The runner must find what the command starts even if we are killed: so it learns
+		 * of the session before the command can do anything. */
+		setsid();
+		say(SAYS_PID, getpid(), false);
+		ret->stage = command_become(c, vectors, fds, &error);
+		ret->error = error;
+		_exit(127);
 	}
+	if (pid < 0)
+		*ret = (struct outcome){WIRE_NO_EXEC, errno};
+	return pid;
 }
 
-_Noreturn void supervisor_live(int orders, int input, int told, struct job *job)
+/* True: the supervisor can be used again. */
+static bool run(const struct command *c, const struct command_fds *fds)
 {
-	crew.job = job;
-	crew.joined.n_groups = USER_NOBODYS_GROUPS;
+	auto_free char **vectors = command_vectors(c);
+	volatile struct outcome outcome = {WIRE_EXITED, 0};
+	pid_t pid;
+
+	if (!vectors)
+		return say(WIRE_NO_EXEC, ENOMEM, false);
+	pid = start(c, vectors, fds, &outcome);
+	close(fds->in);
+	close(fds->out);
+	close(fds->err);
+	if (outcome.stage == WIRE_EXITED)
+		return watch_over(pid);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	return say((int)outcome.stage, outcome.error, true);
+}
+
+static _Noreturn void live(int socket)
+{
+	struct command_fds fds;
+	struct command *c;
+	bool again = true;
+
 	set_signals();
-	set_fds(orders, input, told);
+	if (dup3(socket, SOCKET_FD, O_CLOEXEC) < 0)
+		_exit(1);
+	close_fds(SOCKET_FD + 1);
 	setsid();
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	allow_oom_kill();
 	if (have_files_limit)
 		setrlimit(RLIMIT_NOFILE, &files_limit);
-	work();
-	leave();
+	while (again && (c = receive_command(&fds))) {
+		again = run(c, &fds);
+		free(c);
+	}
+	_exit(0);
+}
+
+/* 0 or an errno. */
+static int make(struct supervisor *ret)
+{
+	auto_fd int ours = -1, theirs = -1;
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return errno;
+	ours = pair[0];
+	theirs = pair[1];
+	pid = fork();
+	if (pid < 0)
+		return errno;
+	if (pid == 0)
+		live(theirs);
+	*ret = (struct supervisor){take_fd(&ours), pid};
+	return 0;
+}
+
+/* Waits while the socket is full: an idle supervisor does nothing but read. 0 or an errno. */
+static int send_command(int socket, const struct command *c, const struct command_fds *fds)
+{
+	struct order order = {.size = (uint32_t)(sizeof(*c) + c->len)};
+	struct iovec iov[] = {{&order, sizeof(order)}, {(void *)(uintptr_t)c, order.size}};
+	union control control = {.head = {.cmsg_level = SOL_SOCKET,
+					 .cmsg_type = SCM_RIGHTS,
+					 .cmsg_len = CMSG_LEN(sizeof(*fds))}};
+	struct msghdr msg = {.msg_iov = iov,
+		.msg_iovlen = 2,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes)};
+
+	memcpy(CMSG_DATA(&control.head), fds, sizeof(*fds));
+	return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+int supervisor_start(struct supervisor *idle, const struct command *c,
+	const struct command_fds *fds, struct supervisor *ret)
+{
+	struct supervisor s = *idle;
+	int error;
+
+	idle->socket = -1;
+	if (s.socket >= 0 && send_command(s.socket, c, fds) == 0) {
+		*ret = s;
+		return 0;
+	}
+	if (s.socket >= 0)
+		close(s.socket); /* the idle supervisor was killed */
+	error = make(&s);
+	if (error)
+		return error;
+	error = send_command(s.socket, c, fds);
+	if (error)
+		close(s.socket);
+	else
+		*ret = s;
+	return error;
+}
+
+int supervisor_listen(int socket, struct report *report)
+{
+	struct says says;
+
+	for (;;) {
+		ssize_t n = recv(socket, &says, sizeof(says), MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (n != sizeof(says))
+			return -1;
+		if (says.how != SAYS_PID)
+			break;
+		report->pid = says.code;
+	}
+	report->how = (enum wire_how)says.how;
+	report->code = (uint32_t)says.code;
+	report->reusable = says.reusable;
+	return 1;
+}
+
+void supervisor_signal(int socket, uint32_t number)
+{
+	struct order order = {.signal = number};
+
+	send(socket, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void supervisor_end_all(int socket)
+{
+	shutdown(socket, SHUT_WR);
 }

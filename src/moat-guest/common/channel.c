@@ -1,4 +1,4 @@
-#include "runner/channel.h"
+#include "moat-guest/common/channel.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ struct channel *channel_new(
 	return ch;
 }
 
-void channel_want_turn(struct channel *ch)
+void channel_wants_to_send(struct channel *ch)
 {
 	struct runner *r = ch->runner;
 
@@ -124,7 +124,7 @@ void watch_close(struct runner *r, struct watch *w)
 	w->fd = -1;
 }
 
-/* True once nobody can write into it any more. */
+/* True once no process can write into the pipe any more. */
 static bool discard(int fd)
 {
 	static char nowhere[64 * 1024];
@@ -142,7 +142,7 @@ static void sink_ready(struct watch *w, uint32_t events)
 		watch_close(sink->runner, w);
 }
 
-/* A free one, or the one that has been in use for longest. */
+/* A free sink, or else the one that has been in use for longest. */
 static struct sink *next_sink(struct runner *r)
 {
 	struct sink *sink;

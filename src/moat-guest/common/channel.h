@@ -1,21 +1,23 @@
 /*
- * channel.h - what the host has asked for and is not finished: a command, a file on its way, a
- * directory listing. And the loop that drives them all.
+ * channel.h - an operation that the host has asked for and that is not finished: a command, a file
+ * being read or written, a directory listing. And the loop that drives them all.
  *
- * How the runner works. One thread, one epoll. A channel with something to send queues for a turn;
- * a turn sends at most one piece per stream. Turns are given in order while the line has room, so
- * no channel starves another, whether its bytes come from a pipe or from a file that is always
- * ready. A channel without credit leaves the queue and stops watching its pipe: the command blocks,
- * and memory stays bounded. Commands have a process of their own each that watches over them
- * (supervise.h); file operations happen right in the loop (files.c).
+ * How the runner works. It has one thread and one epoll. A channel that has something to send joins
+ * a queue. While the line has room, the first of the queue sends at most one piece of each stream,
+ * and joins again at the end if it has more. So no channel starves another, whether its bytes come
+ * from a pipe or from a file that is always ready. A channel without credit leaves the queue and
+ * stops watching its pipe: then the command blocks, and memory stays bounded. Each command runs
+ * under a process of its own, a supervisor (command/supervisor.h; command/exec.h names the files
+ * that start a command). File operations happen right in the loop (files/files.h).
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/types.h>
 
-#include "runner/line.h"
+#include "moat-guest/common/line.h"
 
 enum { CHANNEL_BUCKETS = 32, SINKS_MAX = 64 };
 
@@ -28,70 +30,69 @@ struct watch {
 
 struct runner;
 struct channel;
-struct supervisor;
 
 struct channel_ops {
-	/* The line has room and the channel has credit: send one piece. True: more is at hand. */
-	bool (*turn)(struct channel *ch);
+	/* The line has room and the channel has credit: send one piece. True: there is more. */
+	bool (*send_some)(struct channel *ch);
 	void (*credited)(struct channel *ch); /* credit was 0 and no longer is; may be NULL */
-	/* From the host; NULL: ignored. */
+	/* Messages of the host. NULL: the message is ignored. */
 	void (*data)(struct channel *ch, const uint8_t *p, size_t len);
 	void (*eof)(struct channel *ch);
 	void (*signal)(struct channel *ch, uint32_t number);
 	void (*resize)(struct channel *ch, uint16_t rows, uint16_t cols);
-	void (*cancel)(struct channel *ch);  /* the answer comes soon */
+	void (*cancel)(struct channel *ch);  /* end the operation, and answer soon */
 	void (*expired)(struct channel *ch); /* the deadline has passed; it is cleared */
-	void (*attend)(struct channel *ch);  /* attend_at has come; it is cleared */
 	void (*release)(struct channel *ch); /* close and end everything, say nothing */
-	/* After the answer was sent: what release does, for those that leave it until then. May be
-	 * NULL. */
-	void (*bury)(struct channel *ch);
 };
 
 struct channel {
 	const struct channel_ops *ops;
 	struct runner *runner;
 	uint32_t id;
-	uint32_t credit;              /* bytes of DATA that the host will take */
-	uint32_t held;                /* bytes of DATA from the host that are not credited yet */
-	uint32_t consumed;            /* of these, how many could be */
-	uint64_t deadline, attend_at; /* clock_ms(); 0: none */
+	uint32_t credit;   /* bytes of DATA that the host will take */
+	uint32_t held;     /* bytes of DATA from the host that are not credited yet */
+	uint32_t consumed; /* of these, how many could be */
+	uint64_t deadline; /* clock_ms(); 0: none */
 	bool queued, closed;
 	struct channel *next, *queue_next;
 };
 
-/* What background processes still write after their command has ended. */
+/* A pipe into which background processes may still write after their command has ended. */
 struct sink {
 	struct watch watch;
 	struct runner *runner;
 };
 
-/* An sshd that begins anew, at the lowest priority until it has come to rest. */
+/* An sshd that starts itself anew. It has the lowest priority until it is idle. */
 struct sshd_rest {
-	uint64_t look_at; /* 0: there is none */
+	uint64_t look_at; /* clock_ms() of the next look at it; 0: there is no such sshd */
 	int pid, priority;
 	unsigned looks, calm;
+};
+
+/* The process above a command; see command/supervisor.h. */
+struct supervisor {
+	int socket; /* our end; -1: there is no supervisor */
+	pid_t pid;
 };
 
 struct runner {
 	int epoll;
 	struct line line;
 	struct watch line_in, line_out;
-	uint64_t look_again; /* while the host is absent; 0: it is not */
+	uint64_t look_again; /* clock_ms(), while the host is absent; 0: it is not */
 	struct channel *bucket[CHANNEL_BUCKETS];
 	unsigned n_channels;
 	struct channel *queue, **queue_end;
 	struct channel *graves; /* freed when no event can refer to them any more */
 	struct sink sink[SINKS_MAX];
 	unsigned next_sink;
-	struct supervisor *idle, *retired; /* supervise.h */
-	unsigned n_idle;
-	uint64_t refill_at; /* when another is to be made; 0: not now */
+	struct supervisor idle_supervisor; /* waits for the next command, if there is one */
 	struct sshd_rest sshd;
 	bool leaving;
 };
 
-/* Serves until the line is gone or init says so. Takes the line. 0 or an errno. */
+/* Serves until the line is gone, or init sends SIGTERM. Takes the line. 0 or an errno. */
 int runner_serve(struct line *line);
 
 uint64_t clock_ms(void);
@@ -100,18 +101,18 @@ uint64_t clock_ms(void);
 struct channel *channel_new(
 	struct runner *r, uint32_t id, size_t size, const struct channel_ops *ops);
 struct channel *channel_find(struct runner *r, uint32_t id);
-void channel_want_turn(struct channel *ch);
-/* Bytes from the host have gone where they should; flush: say so now. */
+void channel_wants_to_send(struct channel *ch);
+/* n bytes from the host are dealt with and will be credited; flush: now, not when more are. */
 void channel_consume(struct channel *ch, size_t n, bool flush);
-/* After release, when nothing is left to release, or when ops->bury is to do it. */
+/* Call it after ops->release, or when there is nothing to release. */
 void channel_close(struct channel *ch);
 void channels_abandon(struct runner *r);
 
 void watch_set(struct runner *r, struct watch *w, uint32_t events);
 void watch_close(struct runner *r, struct watch *w);
-/* Keeps reading and discarding what background processes still write into w's pipe, so that they do
- * not die of SIGPIPE. Takes the fd. At most SINKS_MAX: the oldest is closed. */
+/* Makes a sink of w's pipe: what background processes write into it is read and discarded, so that
+ * they do not die of SIGPIPE. Takes the fd. With more than SINKS_MAX sinks the oldest is closed. */
 void watch_sink(struct runner *r, struct watch *w);
 
-/* What the host said. False: it makes no sense, the line is lost. */
+/* Handles a message of the host. False: it makes no sense, and the line is lost. */
 bool runner_handle(struct runner *r, const struct wire_msg *m, const struct frame *f);

@@ -1,4 +1,4 @@
-#include "runner/line.h"
+#include "moat-guest/common/line.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ void line_close(struct line *l)
 {
 	free(l->rx.p);
 	free(l->tx.p);
-	free(l->armoured);
+	free(l->ascii);
 	if (l->in >= 0)
 		close(l->in);
 	if (l->out >= 0)
@@ -68,9 +68,9 @@ void line_lose(struct line *l)
 }
 
 /*
- * What was said stays said: bytes of a new connection can be here before the kernel knows of it,
- * and read(2) then gives them, and after them "nobody there". Only a frame that was cut off is
- * dropped, or it would swallow the next HELLO.
+ * Complete frames stay: bytes of a new connection may be here before the kernel knows of the
+ * connection, and then read(2) gives these bytes first and "nobody there" after them. Only a frame
+ * that was cut off is dropped: otherwise it would swallow the next HELLO.
  */
 static enum line_news hung_up(struct line *l)
 {
@@ -95,36 +95,36 @@ void line_make_raw(int fd)
 	}
 }
 
-int line_armour(struct line *l)
+int line_ascii(struct line *l)
 {
-	l->armoured = calloc(1, sizeof(*l->armoured));
-	if (!l->armoured)
+	l->ascii = calloc(1, sizeof(*l->ascii));
+	if (!l->ascii)
 		return ENOMEM;
-	l->armoured->reader.side = ARMOUR_TO_GUEST;
+	l->ascii->reader.side = ASCII_TO_GUEST;
 	return 0;
 }
 
-/* The host begins anew: what is left of the last conversation is of no use to it. */
+/* The host begins a new conversation: what is queued belongs to the old one and is dropped. */
 static void begin_anew(struct line *l)
 {
 	line_lose(l);
-	line_make_raw(l->in); /* somebody may have changed it since */
+	line_make_raw(l->in); /* another program may have changed it since */
 	drop(&l->rx, l->rx.len);
 	drop(&l->tx, l->tx.len);
-	l->armoured->at = l->armoured->len = 0;
-	l->armoured->next = 0;
+	l->ascii->at = l->ascii->len = 0;
+	l->ascii->next = 0;
 }
 
 static void take_text(struct line *l, const char *p, size_t left)
 {
-	uint8_t bytes[ARMOUR_PIECE];
-	enum armour_news news;
+	uint8_t bytes[ASCII_PIECE];
+	enum ascii_event news;
 	size_t n = 0;
 
-	while ((news = armour_read(&l->armoured->reader, &p, &left, bytes, &n)) != ARMOUR_NOTHING) {
-		if (news == ARMOUR_BEGIN)
+	while ((news = ascii_read(&l->ascii->reader, &p, &left, bytes, &n)) != ASCII_NOTHING) {
+		if (news == ASCII_BEGIN)
 			begin_anew(l);
-		if (news == ARMOUR_LOST || !make_room(&l->rx, n)) {
+		if (news == ASCII_LOST || !make_room(&l->rx, n)) {
 			line_lose(l);
 			drop(&l->rx, l->rx.len);
 			continue;
@@ -134,7 +134,7 @@ static void take_text(struct line *l, const char *p, size_t left)
 	}
 }
 
-static enum line_news fill_armoured(struct line *l)
+static enum line_news fill_ascii(struct line *l)
 {
 	enum line_news news = LINE_NOTHING;
 	char text[PORT_READ];
@@ -159,8 +159,8 @@ enum line_news line_fill(struct line *l)
 	size_t space;
 	ssize_t n;
 
-	if (l->armoured)
-		return fill_armoured(l);
+	if (l->ascii)
+		return fill_ascii(l);
 	drop(&l->rx, 0);
 	if (!make_room(&l->rx, PORT_READ)) {
 		line_lose(l);
@@ -197,7 +197,7 @@ size_t line_find_hello(const uint8_t *p, size_t len)
 	return len;
 }
 
-/* Skips to a HELLO. One that was cut off and is followed by another is no HELLO. */
+/* Skips to a HELLO. If one was cut off and another follows, the second counts. */
 static bool find_hello(struct line *l)
 {
 	struct line_bytes *b = &l->rx;
@@ -227,7 +227,8 @@ enum line_found line_next(struct line *l, struct wire_msg *ret, struct frame *re
 	}
 	size = frame_decode(l->rx.p + l->rx.start, l->rx.len, &wire_to_guest, ret_frame);
 	if (size == 0) {
-		/* A frame larger than the buffer: the header is there, so make room for it all. */
+		/* The frame is larger than the buffer, but its header is there: make room for all
+		 * of it. */
 		if (l->rx.len < l->rx.cap / 2 || make_room(&l->rx, l->rx.len))
 			return LINE_MORE;
 		size = -1;
@@ -285,21 +286,21 @@ bool line_send(struct line *l, const struct wire_msg *m, const void *body, size_
 	return true;
 }
 
-static bool flush_armoured(struct line *l)
+static bool flush_ascii(struct line *l)
 {
-	struct armoured *a = l->armoured;
+	struct ascii *a = l->ascii;
 
 	for (;;) {
-		size_t n = l->tx.len < ARMOUR_PIECE ? l->tx.len : ARMOUR_PIECE;
+		size_t n = l->tx.len < ASCII_PIECE ? l->tx.len : ASCII_PIECE;
 		ssize_t done;
 
 		if (!a->len && !n)
 			return true;
 		if (!a->len) {
 			a->at = 0;
-			a->len = armour_line(
-				ARMOUR_TO_HOST, a->next, l->tx.p + l->tx.start, n, a->text);
-			a->next = armour_next(a->next);
+			a->len = ascii_line(
+				ASCII_TO_HOST, a->next, l->tx.p + l->tx.start, n, a->text);
+			a->next = ascii_next(a->next);
 			drop(&l->tx, n);
 		}
 		done = write(l->out, a->text + a->at, a->len);
@@ -312,8 +313,8 @@ static bool flush_armoured(struct line *l)
 
 bool line_flush(struct line *l)
 {
-	if (l->armoured)
-		return flush_armoured(l);
+	if (l->ascii)
+		return flush_ascii(l);
 	while (l->tx.len) {
 		ssize_t n = write(l->out, l->tx.p + l->tx.start, l->tx.len);
 

@@ -1,7 +1,7 @@
-#include "runner/ring.h"
+#include "moat-guest/common/ring.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -11,16 +11,10 @@ enum {
 
 /* May go below zero: a ring's first piece is always granted. */
 static int64_t budget = 16 * 1024 * 1024;
-static size_t used;
 
 void ring_set_budget(size_t bytes)
 {
 	budget = (int64_t)bytes;
-}
-
-size_t ring_used(void)
-{
-	return used;
 }
 
 void ring_init(struct ring *r, uint64_t keep)
@@ -32,8 +26,8 @@ void ring_init(struct ring *r, uint64_t keep)
 void ring_free(struct ring *r)
 {
 	budget += (int64_t)r->cap;
-	used -= r->cap;
-	free(r->p);
+	if (r->p)
+		munmap(r->p, r->cap);
 	*r = (struct ring){0};
 }
 
@@ -49,13 +43,16 @@ static void grow(struct ring *r)
 		r->limit = r->cap;
 		return;
 	}
-	p = realloc(r->p, cap);
-	if (!p) {
+	p = r->p ? mremap(r->p, r->cap, cap, MREMAP_MAYMOVE)
+		 : mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED) {
 		r->limit = r->cap;
 		return;
 	}
+	/* A supervisor that is forked now would hold the memory as long as it lives. */
+	if (!r->p)
+		madvise(p, cap, MADV_DONTFORK);
 	budget -= (int64_t)(cap - r->cap);
-	used += cap - r->cap;
 	r->p = p;
 	r->cap = cap;
 }

@@ -1,7 +1,8 @@
 /*
- * ring.h - the tail of a command's output, for WIRE_EXEC_CAPTURE: grows as needed up to a maximum,
- * then forgets the oldest bytes. All rings share one budget, so that no flood of output can take
- * the guest's memory: when it is spent, or malloc fails, a ring keeps less.
+ * ring.h - the tail of a command's output, for WIRE_EXEC_CAPTURE. A ring grows as needed up to a
+ * maximum, then forgets the oldest bytes. All rings share one budget, so that no flood of output
+ * can take the guest's memory: when the budget is spent, or the system has none left, a ring keeps
+ * less.
  */
 #pragma once
 
@@ -16,7 +17,6 @@ struct ring {
 };
 
 void ring_set_budget(size_t bytes); /* once, at the start */
-size_t ring_used(void);             /* what all of them hold */
 void ring_init(struct ring *r, uint64_t keep);
 void ring_free(struct ring *r); /* leaves an empty ring */
 
@@ -24,5 +24,5 @@ void ring_free(struct ring *r); /* leaves an empty ring */
 ssize_t ring_fill(struct ring *r, int fd, size_t want);
 /* Forgets all but the last `keep` bytes: call it once, when nothing more comes. */
 void ring_trim(struct ring *r);
-/* Takes up to n of the oldest bytes off. */
+/* Takes the oldest bytes out, at most n. Returns how many. */
 size_t ring_take(struct ring *r, uint8_t *out, size_t n);

@@ -1,4 +1,4 @@
-/* spill.c - the output of a command into the spool. */
+/* spill.c - moves the output of a command into the spool. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "guest/armour.h"
-#include "runner/ring.h"
-#include "runner/spool.h"
+#include "wire/ascii.h"
+#include "moat-guest/common/ring.h"
+#include "moat-guest/common/spool.h"
 #include "util/auto.h"
 
 /* Copies what the ring holds; the ring keeps it. */
@@ -41,9 +41,9 @@ static int write_ring(int dir, const char *name, const struct ring *r, uint32_t 
 	return error;
 }
 
-static bool make_id(char id[ARMOUR_ID_MAX + 1])
+static bool make_id(char id[ASCII_ID_MAX + 1])
 {
-	uint8_t random[ARMOUR_ID_MAX / 2];
+	uint8_t random[ASCII_ID_MAX / 2];
 
 	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
 		return false;
@@ -54,10 +54,10 @@ static bool make_id(char id[ARMOUR_ID_MAX + 1])
 
 char *spill_out(struct ring *out, struct ring *err)
 {
-	size_t size = SPOOL_PATH_MAX + ARMOUR_ID_MAX + 32;
+	size_t size = SPOOL_PATH_MAX + ASCII_ID_MAX + 32;
 	auto_free char *text = malloc(size);
 	uint32_t parts[2] = {0};
-	char id[ARMOUR_ID_MAX + 1];
+	char id[ASCII_ID_MAX + 1];
 	auto_fd int dir = -1;
 
 	if (!text || spool_dir() < 0 || !make_id(id) || mkdirat(spool_dir(), id, 0700) < 0)

@@ -1,4 +1,4 @@
-#include "runner/spool.h"
+#include "moat-guest/common/spool.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest/armour.h"
+#include "wire/ascii.h"
 #include "util/auto.h"
-#include "util/base64-raw.h"
+#include "wire/base64-raw.h"
 
 enum { OLD_S = 3600, NAME_BYTES = 32 };
 
@@ -42,7 +42,7 @@ int spool_open(void)
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno;
-	/* It may be below /tmp, where others could have been faster. */
+	/* It may be below /tmp, where another user could have made it first. */
 	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 022)) {
 		close(fd);
 		return EPERM;
@@ -119,7 +119,7 @@ static int flush_chunk(struct spool_writer *w)
 	error = write_all(w->fd, text, base64_len(w->held));
 	w->in_part += w->held;
 	w->held = 0;
-	if (!error && w->in_part >= ARMOUR_PART)
+	if (!error && w->in_part >= ASCII_PART)
 		error = close_part(w);
 	return error;
 }
@@ -128,7 +128,7 @@ int spool_add(struct spool_writer *w, const void *p, size_t n)
 {
 	const uint8_t *at = p;
 
-	w->crc = armour_crc(w->crc, p, n);
+	w->crc = ascii_crc(w->crc, p, n);
 	w->length += n;
 	while (n) {
 		size_t room = sizeof(w->chunk) - w->held, take = n < room ? n : room;
@@ -195,9 +195,9 @@ static void forget(const char *name)
 
 void spool_forget(const char *id)
 {
-	char name[ARMOUR_ID_MAX + 16];
+	char name[ASCII_ID_MAX + 16];
 
-	if (spool_fd < 0 || !armour_is_id(id))
+	if (spool_fd < 0 || !ascii_is_id(id))
 		return;
 	forget(id);
 	for (unsigned i = 0; i < UINT16_MAX; i++) {

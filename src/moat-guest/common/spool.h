@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 enum {
-	SPOOL_CHUNK = 48 * 1024, /* divides ARMOUR_PART, a multiple of 3 */
+	SPOOL_CHUNK = 48 * 1024, /* must divide ASCII_PART and be a multiple of 3 */
 	SPOOL_PATH_MAX = 4096,
 };
 
-/* Before the process leaves the agent's mount namespace: the agent must see the same files. 0 or
- * an errno. Done before, it does nothing. */
+/* Opens the directory, if it is not open. Call it before the process leaves the agent's mount
+ * namespace: the agent must see the same files. 0 or an errno. */
 int spool_open(void);
 int spool_dir(void);          /* its fd, or -1 */
 const char *spool_path(void); /* "" unless open */
@@ -29,18 +29,18 @@ struct spool_writer {
 	uint8_t chunk[SPOOL_CHUNK];
 };
 void spool_begin(struct spool_writer *w, int dir, const char *name);
-/* 0 or an errno; after a failure only spool_drop. */
+/* 0 or an errno. After a failure only spool_drop may be called. */
 int spool_add(struct spool_writer *w, const void *p, size_t n);
 int spool_end(struct spool_writer *w);
 void spool_drop(struct spool_writer *w);
 
-/* Empties both into a new directory; what WIRE_EXIT is to say of it, malloc'd. NULL: it cannot be
- * done, and they are as they were. */
+/* Moves what two rings hold into a new directory of the spool. Returns what WIRE_EXIT says of it,
+ * malloc'd. NULL: it failed, and the rings are as they were. */
 struct ring;
 char *spill_out(struct ring *out, struct ring *err);
 
-/* Removes a result, and the parts of a request, which lie beside it. A missing one is fine, a
- * running command's stays. */
+/* Removes a result, and the parts of its request, which lie beside it. It may be missing; the
+ * result of a running command stays. */
 void spool_forget(const char *id);
-/* Removes results that nobody has asked for in a long time. */
+/* Removes results that no host has asked for in a long time. */
 void spool_sweep(void);

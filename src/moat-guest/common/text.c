@@ -1,4 +1,4 @@
-#include "runner/text.h"
+#include "moat-guest/common/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

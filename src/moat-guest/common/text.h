@@ -3,12 +3,12 @@
 
 #include <sys/types.h>
 
-/* All of it, up to 64 KiB. NULL, errno. */
+/* The whole content, up to 64 KiB; malloc'd. NULL and errno. */
 char *text_read(const char *path);
 
 /*
- * New content by the file's own inode: links and owners stay, and it is less work than a new file.
- * Without a mode, only a regular file that is there is changed, and anything else is none of our
- * business; with one it must be so in the end. 0 or an errno.
+ * Replaces a file's content but keeps its inode: links and owners stay, and it is less work than a
+ * new file. mode 0: only a regular file that exists is changed, otherwise nothing happens. With a
+ * mode, the file is made if need be. 0 or an errno.
  */
 int text_put(const char *path, const char *text, mode_t mode);

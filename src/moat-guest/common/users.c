@@ -1,4 +1,4 @@
-#include "runner/users.h"
+#include "moat-guest/common/users.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -191,8 +191,9 @@ static bool must_switch(const struct user *u)
 }
 
 /*
- * The system calls themselves: libc's functions of these names see to it that all threads follow,
- * at three times the price. We have one, and may even be using our parent's memory (command.h).
+ * The system calls, not libc's functions of these names: those make all threads of the process
+ * follow, at three times the price. The runner has one thread, and a process that is about to
+ * become a command uses its parent's memory (command/command.h).
  */
 #ifdef SYS_setgroups32 /* where the plain ones know 16 bits only */
 #define SYS_setgroups SYS_setgroups32
@@ -232,31 +233,15 @@ void user_fs_leave(const struct user *u)
 	errno = saved;
 }
 
-int user_join_groups(const struct user *u)
+int user_become(const struct user *u)
 {
 	if (geteuid() != 0)
-		return 0; /* user_find has seen to it that it is us */
+		return 0; /* user_find has seen to it that the user is the runner's own */
 	if (set_groups(u->n_groups, u->groups) < 0 ||
-		syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0)
+		syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+		syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
 		return errno;
 	return 0;
-}
-
-bool user_same_groups(const struct user *a, const struct user *b)
-{
-	size_t n = a->n_groups;
-
-	return n <= USER_GROUPS_MAX && n == b->n_groups && a->gid == b->gid &&
-	       memcmp(a->groups, b->groups, n * sizeof(a->groups[0])) == 0;
-}
-
-int user_become(const struct user *u, const struct user *joined)
-{
-	int error = user_same_groups(u, joined) ? 0 : user_join_groups(u);
-
-	if (!error && must_switch(u) && syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
-		error = errno;
-	return error;
 }
 
 int user_path(const struct user *u, const char *cwd, const char *path, char *out, size_t size)

@@ -1,9 +1,9 @@
 /*
- * users.h - who a command runs as, and whose permissions a file operation has.
+ * users.h - the user that a command runs as, and that a file operation has the permissions of.
  *
- * /etc/passwd and /etc/group are read by us (lookup.c) and not through libc: in the guest they may
- * be a FIFO, or an nscd socket may never answer, and the runner must not hang on either. Users
- * known only to LDAP and the like can be given by number.
+ * The runner reads /etc/passwd and /etc/group itself (lookup.c), not through libc: in the guest
+ * they may be a FIFO, or an nscd socket may never answer, and the runner must not hang on either.
+ * Users known only to LDAP and the like can be given by number.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 enum {
 	USER_GROUPS_MAX = 256,
-	USER_NOBODYS_GROUPS, /* as a number of groups: they are like nobody's */
+	USER_NAME_MAX = 256,
 	USER_TEXT_MAX = 1024,
 };
 
@@ -22,7 +22,7 @@ struct user {
 	gid_t gid;
 	gid_t groups[USER_GROUPS_MAX]; /* supplementary ones and gid, as initgroups(3) would set */
 	size_t n_groups;
-	char name[256]; /* empty if the uid has no entry */
+	char name[USER_NAME_MAX]; /* empty if the uid has no entry */
 	char home[USER_TEXT_MAX], shell[USER_TEXT_MAX];
 };
 
@@ -43,14 +43,8 @@ int user_find(const char *who, struct user *ret);
 int user_fs_enter(const struct user *u);
 void user_fs_leave(const struct user *u);
 
-/*
- * For good, in a process about to become a command. 0 or an errno. The groups of somebody who is
- * likely to be asked for can be taken beforehand, and replaced by others as long as we are root.
- */
-int user_join_groups(const struct user *u);
-bool user_same_groups(const struct user *a, const struct user *b);
-/* joined: whose groups we have already. */
-int user_become(const struct user *u, const struct user *joined);
+/* Becomes the user for good, in a process about to become a command. 0 or an errno. */
+int user_become(const struct user *u);
 
 /*
  * The absolute path that `path` means to a user in cwd: a relative path starts at cwd, a relative
@@ -58,15 +52,15 @@ int user_become(const struct user *u, const struct user *joined);
  */
 int user_path(const struct user *u, const char *cwd, const char *path, char *out, size_t size);
 
-/* What follows reads no files. Text need not end with NUL or newline. */
+/* The functions below read no files. Text need not end with NUL or newline. */
 struct user_text {
 	const char *p;
 	size_t len;
 };
-/* user_find, but for the look at the home. */
+/* user_find without the check that the home is a directory. */
 int user_in(const char *who, struct user_text passwd, struct user_text group, struct user *ret);
-/* Fills name, uid, gid, home, shell. By uid if name is NULL. */
+/* Finds a user by name, or by uid if name is NULL; fills name, uid, gid, home and shell. */
 bool passwd_find(struct user_text passwd, const char *name, uid_t uid, struct user *ret);
 bool group_exists(struct user_text group, gid_t gid);
-/* Adds the groups that list the name, without repeating one. */
+/* Adds the groups that list the user's name, each once. */
 void group_gather(struct user_text group, struct user *u);

@@ -1,4 +1,4 @@
-#include "runner/files.h"
+#include "moat-guest/files/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ void file_done(struct runner *r, const struct file_done *done)
 	line_send(&r->line, &m, text, strlen(text));
 }
 
-/* FIFOs must not hang us, and a terminal must not become ours. */
+/* Opening a FIFO must not hang the runner, nor a terminal become its controlling one. */
 static int open_as(const struct user *u, const char *path, int flags)
 {
 	int error = user_fs_enter(u), fd;
@@ -73,7 +73,7 @@ static void reading_finish(struct reading *rd, int error)
 	channel_close(&rd->ch);
 }
 
-static bool reading_turn(struct channel *ch)
+static bool reading_send_some(struct channel *ch)
 {
 	struct reading *rd = (struct reading *)ch;
 	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
@@ -110,8 +110,8 @@ static void reading_cancel(struct channel *ch)
 }
 
 static const struct channel_ops reading_ops = {
-	.turn = reading_turn,
-	.credited = channel_want_turn,
+	.send_some = reading_send_some,
+	.credited = channel_wants_to_send,
 	.cancel = reading_cancel,
 	.release = reading_release,
 };
@@ -139,7 +139,7 @@ int file_read(const struct file_request *req)
 	rd->count = req->msg->size2;
 	rd->mode = st.st_mode;
 	snprintf(rd->path, sizeof(rd->path), "%.255s", req->path);
-	channel_want_turn(&rd->ch);
+	channel_wants_to_send(&rd->ch);
 	return 0;
 }
 
@@ -203,14 +203,14 @@ static const struct channel_ops writing_ops = {
 	.release = writing_release,
 };
 
-/* As mkdir -p for everything before the last slash. Called as the user. */
+/* Makes the directories before the last slash, as mkdir -p does. Call it as the user. */
 static int make_parents(const char *path)
 {
 	char prefix[4096];
 
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		if (!slash[strspn(slash, "/")])
-			break; /* only trailing slashes: what is before them is the path itself */
+			break; /* only slashes follow: what is before them is the path itself */
 		memcpy(prefix, path, (size_t)(slash - path));
 		prefix[slash - path] = 0;
 		if (mkdir(prefix, MODE_DIRECTORY) < 0 && errno != EEXIST)
@@ -259,7 +259,8 @@ int file_write(const struct file_request *req)
 		return errno;
 	if (m->mode)
 		error = set_mode(&req->user, fd, m->mode);
-	/* Whoever may write somebody else's file may still not change its mode: then it stays. */
+	/* A user may have the right to write a file but not to change its mode: then the mode
+	 * stays. */
 	if (error && error != EPERM)
 		return error;
 	wr = (struct writing *)channel_new(req->runner, m->id, sizeof(*wr), &writing_ops);
@@ -270,7 +271,7 @@ int file_write(const struct file_request *req)
 	return 0;
 }
 
-/* As mkdir -p: parents too, and a directory that is there already is fine and stays as it is. */
+/* Makes parents too, as mkdir -p does. A directory that exists stays as it is. */
 static int make_directory(const struct file_request *req)
 {
 	uint32_t mode = req->msg->mode & MODE_BITS;
@@ -284,10 +285,10 @@ static int make_directory(const struct file_request *req)
 		return error == EEXIST && stat(req->path, &st) == 0 && S_ISDIR(st.st_mode) ? 0
 											   : error;
 	}
-	return mode && chmod(req->path, mode) < 0 ? errno : 0; /* whatever the umask says */
+	return mode && chmod(req->path, mode) < 0 ? errno : 0; /* mkdir(2) has applied the umask */
 }
 
-/* MKDIR and SYMLINK are over at once. */
+/* MKDIR and SYMLINK, which need no channel. */
 static int make_node(const struct file_request *req)
 {
 	int error = user_fs_enter(&req->user);
@@ -304,7 +305,7 @@ static int make_node(const struct file_request *req)
 	return error;
 }
 
-/* A missing user is no missing file, so not ENOENT. */
+/* A missing user must not look like a missing file: the error is not ENOENT. */
 static bool refuse_user(struct runner *r, uint32_t id, int error, const char *who)
 {
 	struct wire_msg m = {.type = WIRE_DONE, .id = id};

@@ -1,4 +1,4 @@
-/* list.c - what is in a directory, a piece at a time. */
+/* list.c - lists a directory, a piece at a time. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,12 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runner/files.h"
+#include "moat-guest/files/files.h"
 #include "util/auto.h"
 
 struct listing {
 	struct channel ch;
-	DIR *dir;          /* NULL: it is no directory, the one entry is in `waiting` */
+	DIR *dir;          /* NULL: the path is no directory; its one entry is in `waiting` */
 	struct user *user; /* names are looked up with that user's permissions */
 	uint8_t waiting[WIRE_ENTRY_MAX]; /* an entry that did not fit into the last piece */
 	size_t n_waiting, sent_of_waiting;
@@ -38,7 +38,7 @@ static size_t put(
 	return wire_put_entry(&entry, out);
 }
 
-/* The next entry into `waiting`; false at the end. */
+/* Puts the next entry into `waiting`; false at the end. */
 static bool next_entry(struct listing *l)
 {
 	struct dirent *d;
@@ -52,8 +52,8 @@ static bool next_entry(struct listing *l)
 			continue;
 		if (fstatat(dirfd(l->dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 			if (errno == ENOENT)
-				continue; /* just removed */
-			/* a directory that can be read but not searched */
+				continue; /* it was removed just now */
+			/* the user may read the directory but not search it */
 			st = (struct stat){.st_mode = (mode_t)DTTOIF(d->d_type)};
 		}
 		if (S_ISLNK(st.st_mode)) {
@@ -111,7 +111,7 @@ static void listing_finish(struct listing *l, int error)
 	channel_close(&l->ch);
 }
 
-static bool listing_turn(struct channel *ch)
+static bool listing_send_some(struct channel *ch)
 {
 	struct listing *l = (struct listing *)ch;
 	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
@@ -141,13 +141,13 @@ static void listing_cancel(struct channel *ch)
 }
 
 static const struct channel_ops listing_ops = {
-	.turn = listing_turn,
-	.credited = channel_want_turn,
+	.send_some = listing_send_some,
+	.credited = channel_wants_to_send,
 	.cancel = listing_cancel,
 	.release = listing_release,
 };
 
-/* The directory, or what else is there. As the user. */
+/* Opens the directory, or says what else is there. Call it as the user. */
 static int look(const char *path, DIR **ret_dir, struct stat *ret)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
@@ -188,6 +188,6 @@ int file_list(const struct file_request *req)
 	}
 	l->dir = take_ptr(&dir);
 	l->user = take_ptr(&user);
-	channel_want_turn(&l->ch);
+	channel_wants_to_send(&l->ch);
 	return 0;
 }

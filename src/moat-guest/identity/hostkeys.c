@@ -1,6 +1,7 @@
 /*
- * hostkeys.c - SSH host keys. Every kind that is there is replaced: by the key that came along, or,
- * where none did, by one that ssh-keygen makes. DSA keys only go: nobody takes them any more.
+ * hostkeys.c - SSH host keys. A key of each kind that the guest has is replaced: by the one that
+ * the host has sent, or else by one that ssh-keygen makes. DSA keys are only removed: no client
+ * accepts them any more.
  */
 
 #include <errno.h>
@@ -13,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/channel.h"
-#include "runner/identity.h"
-#include "runner/text.h"
+#include "moat-guest/common/channel.h"
+#include "moat-guest/identity/identity.h"
+#include "moat-guest/common/text.h"
 #include "util/auto.h"
 
 #define KEYS "/etc/ssh"
@@ -86,7 +87,7 @@ static int put_key(const struct identity_key *k)
 {
 	if (put_both(k) == 0)
 		return 0;
-	remove_key(k->kind); /* whatever it is that is there instead of files */
+	remove_key(k->kind); /* there may be links or directories in its place */
 	return put_both(k);
 }
 
@@ -110,8 +111,8 @@ static char state_of(int pid)
 	return end && end[1] ? end[2] : 0;
 }
 
-/* sshd gets its priority back when it has come to rest. Nothing tells that of another process, so
- * it is looked at now and then. */
+/* sshd gets its priority back when it is idle. The kernel does not tell when another process is, so
+ * the runner looks now and then. */
 void hostkeys_look(struct runner *r)
 {
 	struct sshd_rest *s = &r->sshd;
@@ -125,8 +126,9 @@ void hostkeys_look(struct runner *r)
 }
 
 /*
- * sshd has its keys in memory: it starts itself anew. Without hardware help that takes it half a
- * second, for which what the VM was started for should not have to wait.
+ * sshd has its keys in memory, so it must start itself anew. Under emulation that takes half a
+ * second of the processor. Commands should not have to wait for that: sshd gets the lowest
+ * priority.
  */
 static void tell_sshd(struct runner *r)
 {
@@ -135,7 +137,7 @@ static void tell_sshd(struct runner *r)
 
 	if (pid <= 1)
 		return;
-	/* It may not have come to rest since the last time. */
+	/* It may still have the lowest priority from the last time. */
 	priority = r->sshd.look_at && r->sshd.pid == pid ? r->sshd.priority
 							 : getpriority(PRIO_PROCESS, (id_t)pid);
 	setpriority(PRIO_PROCESS, (id_t)pid, LAST_PRIORITY);
@@ -168,7 +170,8 @@ int hostkeys_renew(struct runner *r, const struct identity *id)
 	for (size_t i = 0; i < ARRAY_LEN(makers); i++) {
 		if (makers[i] <= 0)
 			continue;
-		/* Children end unseen here (SIGCHLD is ignored): the wait lasts until then. */
+		/* SIGCHLD is ignored, so the wait lasts until the child has ended, and then fails.
+		 */
 		while (waitpid(makers[i], NULL, 0) < 0 && errno == EINTR)
 			;
 		if (!exists(identity_kinds[i]))

@@ -1,9 +1,10 @@
 /*
- * identity.c - each step sets one thing and looks whether it is so. The first that fails is the
- * answer: a VM that is not itself must not be handed over.
+ * identity.c - each step changes one part of the identity and checks that the change holds. The
+ * first step that fails is the answer: a VM that still has the identity of another must not be
+ * used.
  */
 
-#include "runner/identity.h"
+#include "moat-guest/identity/identity.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runner/files.h"
-#include "runner/text.h"
+#include "moat-guest/files/files.h"
+#include "moat-guest/common/text.h"
 #include "util/auto.h"
 
 #define NETS "/sys/class/net"
@@ -36,7 +37,7 @@ struct pool_info {
 
 enum {
 	CLOCK_SLACK_S = 60,
-	LOW_INDEX = 16, /* cards that were there at boot are below */
+	LOW_INDEX = 16, /* NICs that were there at boot have lower numbers */
 };
 
 static int set_clock(uint64_t ns)
@@ -50,7 +51,7 @@ static int set_clock(uint64_t ns)
 	return is.tv_sec < want.tv_sec || is.tv_sec > want.tv_sec + CLOCK_SLACK_S ? EIO : 0;
 }
 
-/* The pool of a copy is its siblings' pool: mix in what only this one has, and use it at once. */
+/* All copies have the same pool of randomness: mix in bytes that only this copy has, and reseed. */
 static int add_randomness(const uint8_t *p, size_t n)
 {
 	auto_fd int fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
@@ -117,7 +118,7 @@ static int get_mac(int sock, const char *name, struct ifreq *ret)
 	return ioctl(sock, SIOCGIFHWADDR, ret) < 0 ? errno : 0;
 }
 
-/* Old drivers want the card down while its address changes. */
+/* Old drivers want the NIC down while its address changes. */
 static int set_mac_down(int sock, struct ifreq *req)
 {
 	struct ifreq flags = {0};
@@ -163,9 +164,9 @@ static bool has_mac(int sock, const char *name, const uint8_t mac[6])
 	return get_mac(sock, name, &req) == 0 && memcmp(req.ifr_hwaddr.sa_data, mac, 6) == 0;
 }
 
-/* The name of the card that has this address; false: there is none. Most are found by asking for
+/* The name of the NIC that has this address; false: there is none. Most are found by asking for
  * low numbers, which is far less work than a look into sysfs. */
-static bool find_card(int sock, const uint8_t mac[6], char ret[IFNAMSIZ])
+static bool find_nic(int sock, const uint8_t mac[6], char ret[IFNAMSIZ])
 {
 	auto_dir DIR *dir = NULL;
 	struct dirent *ent;
@@ -197,13 +198,13 @@ static int set_cards(const struct identity *id)
 
 	if (sock < 0)
 		return errno;
-	for (uint32_t i = 0; i < id->n_cards; i++) {
+	for (uint32_t i = 0; i < id->n_nics; i++) {
 		int error;
 
-		/* A card without a driver has no address to change. */
-		if (!find_card(sock, id->cards[i].old, name))
+		/* A NIC without a driver has no address to change. */
+		if (!find_nic(sock, id->nics[i].old, name))
 			continue;
-		error = set_mac(sock, name, id->cards[i].mac);
+		error = set_mac(sock, name, id->nics[i].mac);
 		if (error)
 			return error;
 	}
@@ -230,17 +231,17 @@ static int renew_leases(void)
 	return 0;
 }
 
-/* Of those that are there: by the address that they have got. */
+/* Whether all NICs that exist have their new address. */
 static int all_addressed(const struct identity *id)
 {
 	auto_fd int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (sock < 0)
 		return errno;
-	for (uint32_t i = 0; i < id->n_cards; i++) {
+	for (uint32_t i = 0; i < id->n_nics; i++) {
 		struct ifreq req = {0};
 
-		if (!find_card(sock, id->cards[i].mac, req.ifr_name))
+		if (!find_nic(sock, id->nics[i].mac, req.ifr_name))
 			continue;
 		if (ioctl(sock, SIOCGIFADDR, &req) < 0)
 			return EAGAIN;
@@ -260,8 +261,8 @@ static int apply(struct runner *r, const struct identity *id, const char **ret_w
 		*ret_what = "clock";
 		error = set_clock(id->now_ns);
 	}
-	if (!error && id->flags & WIRE_IDENTITY_CARDS) {
-		*ret_what = "network cards";
+	if (!error && id->flags & WIRE_IDENTITY_NICS) {
+		*ret_what = "network interfaces";
 		error = set_cards(id);
 	}
 	if (!error && id->flags & WIRE_IDENTITY_HOSTNAME) {
@@ -294,7 +295,7 @@ bool identity_handle(struct runner *r, const struct wire_msg *m, const struct fr
 
 	if (!identity_parse(m, f, &id))
 		return false;
-	/* On stdin and stdout we are not in a VM of our own. */
+	/* A runner on stdin and stdout is not alone in a VM. */
 	done.error = r->line.is_port ? apply(r, &id, &done.what) : EPERM;
 	file_done(r, &done);
 	return true;

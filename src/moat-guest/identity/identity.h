@@ -1,24 +1,23 @@
 /*
- * identity.h - makes a copy of a running system a system of its own: clock, randomness, names,
- * keys, network cards. Done right in the loop: nothing else goes on in a VM that has just been
- * copied.
+ * identity.h - gives a copy of a running system an identity of its own: clock, randomness, names,
+ * keys, NICs. It is done right in the loop: nothing else goes on in a VM that has just been copied.
  */
 #pragma once
 
-#include "guest/wire.h"
+#include "wire/wire.h"
 
 struct runner;
 
 enum { MACHINE_ID_LEN = 32 };
 
-/* Of SSH host keys. */
+/* The kinds of SSH host keys. */
 static const char *const identity_kinds[WIRE_KEYS_MAX] = {"ed25519", "ecdsa", "rsa"};
 
 struct identity_key {
 	const char *kind, *secret, *public;
 };
 
-struct identity_card {
+struct identity_nic {
 	uint8_t old[6], mac[6];
 };
 
@@ -27,8 +26,8 @@ struct identity {
 	uint32_t flags;
 	uint64_t now_ns;
 	const char *hostname, *machine_id; /* "" if they are not to be set */
-	struct identity_card cards[WIRE_CARDS_MAX];
-	uint32_t n_cards;
+	struct identity_nic nics[WIRE_NICS_MAX];
+	uint32_t n_nics;
 	struct identity_key keys[WIRE_KEYS_MAX];
 	uint32_t n_keys;
 	const uint8_t *random;
@@ -43,5 +42,5 @@ bool identity_handle(struct runner *r, const struct wire_msg *m, const struct fr
 
 /* New SSH host keys of the kinds that are there, and tells sshd. 0 or an errno. */
 int hostkeys_renew(struct runner *r, const struct identity *id);
-/* For the loop, when r->sshd.look_at has come. */
+/* The loop calls this when r->sshd.look_at has come. */
 void hostkeys_look(struct runner *r);

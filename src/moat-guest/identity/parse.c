@@ -1,9 +1,9 @@
-/* identity-parse.c - what an IDENTITY frame says. */
+/* parse.c - reads an IDENTITY frame. Pure. */
 
 #include <ctype.h>
 #include <string.h>
 
-#include "runner/identity.h"
+#include "moat-guest/identity/identity.h"
 
 enum { HOSTNAME_MAX = 64 };
 
@@ -27,7 +27,7 @@ static bool parse_mac(const char *s, uint8_t ret[6])
 	return true;
 }
 
-/* It becomes the content of files: one word. */
+/* The hostname becomes the content of files: it must be one word. */
 static bool good_hostname(const char *s)
 {
 	if (!s || strlen(s) > HOSTNAME_MAX)
@@ -55,7 +55,7 @@ static bool parse_key(const uint8_t **p, size_t *left, struct identity_key *ret)
 	ret->public = ret->secret ? wire_next_string(p, left) : NULL;
 	if (!ret->public || !*ret->secret || !*ret->public)
 		return false;
-	/* It becomes part of a path. */
+	/* The kind becomes part of a path. */
 	for (size_t i = 0; i < WIRE_KEYS_MAX; i++)
 		if (strcmp(ret->kind, identity_kinds[i]) == 0)
 			return true;
@@ -68,18 +68,18 @@ bool identity_parse(const struct wire_msg *m, const struct frame *f, struct iden
 	size_t left = f->body_len;
 
 	*ret = (struct identity){
-		.flags = m->flags, .now_ns = m->size, .n_cards = m->count, .n_keys = m->count2};
+		.flags = m->flags, .now_ns = m->size, .n_nics = m->count, .n_keys = m->count2};
 	ret->hostname = wire_next_string(&p, &left);
 	ret->machine_id = ret->hostname ? wire_next_string(&p, &left) : NULL;
 	if (!good_hostname(ret->hostname) || !good_machine_id(ret->machine_id) ||
-		m->count > WIRE_CARDS_MAX || m->count2 > WIRE_KEYS_MAX)
+		m->count > WIRE_NICS_MAX || m->count2 > WIRE_KEYS_MAX)
 		return false;
 	if ((m->flags & WIRE_IDENTITY_HOSTNAME && !*ret->hostname) ||
 		(m->flags & WIRE_IDENTITY_MACHINE && !*ret->machine_id))
 		return false;
 	for (uint32_t i = 0; i < m->count; i++)
-		if (!parse_mac(wire_next_string(&p, &left), ret->cards[i].old) ||
-			!parse_mac(wire_next_string(&p, &left), ret->cards[i].mac))
+		if (!parse_mac(wire_next_string(&p, &left), ret->nics[i].old) ||
+			!parse_mac(wire_next_string(&p, &left), ret->nics[i].mac))
 			return false;
 	for (uint32_t i = 0; i < m->count2; i++)
 		if (!parse_key(&p, &left, &ret->keys[i]))

@@ -1,4 +1,4 @@
-#include "runner/disc.h"
+#include "moat-guest/once/disc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,19 +9,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest/armour.h"
-#include "runner/once.h"
-#include "runner/spool.h"
+#include "wire/ascii.h"
+#include "moat-guest/once/once.h"
+#include "moat-guest/common/spool.h"
 #include "util/auto.h"
-#include "util/iso.h"
-#include "util/sha256.h"
+#include "wire/iso.h"
+#include "wire/sha256.h"
 
 enum {
 	DRIVES = 16,
 	PIECE = 256 * 1024,
-	/* A drive needs a moment to see that it has another disc; a guest that has just been
-	 * started, to see that it has a drive. The kernel looks when the drive is opened, and tells
-	 * nobody before: so it is opened now and then. */
+	/* A drive needs a moment to see its new disc, and a guest that has just been started needs
+	 * one to see its drive. The kernel looks only when the drive is opened: so open it now and
+	 * then. */
 	LOOKS = 50,
 	PAUSE_MS = 100,
 };
@@ -29,7 +29,7 @@ enum {
 static int complain(const char *what, int error)
 {
 	fprintf(stderr, "moat-guest: %s: %s\n", what, strerror(error));
-	return ONCE_BAD;
+	return error == ENOSPC ? TAKE_FULL : ONCE_BAD;
 }
 
 static bool is_disc(int fd, const char *name)
@@ -43,8 +43,8 @@ static bool is_disc(int fd, const char *name)
 	return memcmp(descriptor + ISO_VOLUME_AT, volume, ISO_VOLUME_MAX) == 0;
 }
 
-/* Opening a drive makes the kernel look whether its disc was changed. Nothing tells of that where
- * no udev runs, so this looks again after a pause. */
+/* Opening a drive makes the kernel check whether its disc was changed. Without udev nothing else
+ * makes it check, so this looks again after a pause. */
 static int find_disc(const char *name)
 {
 	struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
@@ -98,12 +98,12 @@ static bool read_size(const char *text, unsigned long long *ret)
 int take_main(int argc, char **argv)
 {
 	unsigned long long offset, length;
-	char name[ARMOUR_ID_MAX + 4], hex[SHA256_HEX + 1];
+	char name[ASCII_ID_MAX + 4], hex[SHA256_HEX + 1];
 	auto_fd int disc = -1, file = -1;
 	struct sha256 sum;
 	int error;
 
-	if (argc != 7 || strlen(argv[2]) > ISO_VOLUME_MAX || !armour_is_id(argv[3]) ||
+	if (argc != 7 || strlen(argv[2]) > ISO_VOLUME_MAX || !ascii_is_id(argv[3]) ||
 		!read_size(argv[4], &offset) || !read_size(argv[5], &length))
 		return complain("take", EINVAL);
 	error = spool_open();
@@ -124,7 +124,7 @@ int take_main(int argc, char **argv)
 	sha256_end(&sum, hex);
 	if (!error && strcmp(hex, argv[6]) != 0)
 		error = EILSEQ;
-	if (error) /* a full disk is to be empty again */
+	if (error) /* do not leave a full disk behind */
 		unlinkat(spool_dir(), name, 0);
 	return error ? complain("disc", error) : 0;
 }

@@ -1,4 +1,4 @@
-#include "runner/once.h"
+#include "moat-guest/once/once.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +14,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "guest/armour.h"
-#include "runner/spool.h"
+#include "wire/ascii.h"
+#include "moat-guest/common/spool.h"
 #include "util/auto.h"
-#include "util/base64-raw.h"
+#include "wire/base64-raw.h"
 
 enum {
 	REQUEST_MAX = 64 * 1024 * 1024,
@@ -62,9 +62,9 @@ void once_job_drop(struct once_job *job)
 }
 
 /* A request in one file, which may be larger than our memory. */
-static int map_part(const struct armour_head *h, struct once_job *job)
+static int map_part(const struct ascii_head *h, struct once_job *job)
 {
-	char name[ARMOUR_ID_MAX + 16];
+	char name[ASCII_ID_MAX + 16];
 	auto_fd int fd = -1;
 	struct stat st;
 	void *p;
@@ -84,12 +84,12 @@ static int map_part(const struct armour_head *h, struct once_job *job)
 	return 0;
 }
 
-static int read_parts(const struct armour_head *h, uint8_t *p)
+static int read_parts(const struct ascii_head *h, uint8_t *p)
 {
 	size_t at = 0;
 
 	for (uint32_t i = 0; i < h->parts; i++) {
-		char name[ARMOUR_ID_MAX + 16];
+		char name[ASCII_ID_MAX + 16];
 		auto_fd int fd = -1;
 		long n;
 
@@ -105,7 +105,7 @@ static int read_parts(const struct armour_head *h, uint8_t *p)
 }
 
 static int read_memory(
-	const struct armour_head *h, const char *text, size_t len, struct once_job *job)
+	const struct ascii_head *h, const char *text, size_t len, struct once_job *job)
 {
 	/* The last group of base64 is decoded as if it had no padding. */
 	uint8_t *p = h->length > REQUEST_MAX ? NULL : malloc(h->length + 4);
@@ -130,11 +130,11 @@ static int read_request(const char *id, struct once_job *ret)
 	static char text[STDIN_MAX];
 	long n = read_all(STDIN_FILENO, text, sizeof(text));
 	struct once_job job = {0};
-	struct armour_head h;
+	struct ascii_head h;
 	size_t head;
 	int error;
 
-	head = n > 0 ? armour_get_head(text, (size_t)n, &h) : 0;
+	head = n > 0 ? ascii_get_head(text, (size_t)n, &h) : 0;
 	if (!head || strcmp(h.id, id) != 0)
 		return complain("no request on stdin", 0);
 	while ((size_t)n > head && text[n - 1] == '\n')
@@ -143,7 +143,7 @@ static int read_request(const char *id, struct once_job *ret)
 		error = map_part(&h, &job);
 	else
 		error = read_memory(&h, text + head, (size_t)n - head, &job);
-	if (!error && armour_crc(0, job.request, job.len) != h.crc) {
+	if (!error && ascii_crc(0, job.request, job.len) != h.crc) {
 		once_job_drop(&job);
 		error = EILSEQ;
 	}
@@ -154,8 +154,8 @@ static int read_request(const char *id, struct once_job *ret)
 	return 0;
 }
 
-/* The directory of a new result, with its lock held: it appears under its name only then. 0 or an
- * errno, EEXIST if there is one already. */
+/* Makes the directory of a new result, which gets its name when its lock is held. 0 or an errno,
+ * EEXIST if there is one already. */
 static int make_result(const char *id, struct once_job *job)
 {
 	auto_fd int dir = -1, lock = -1;
@@ -180,7 +180,7 @@ static int make_result(const char *id, struct once_job *job)
 	return 0;
 }
 
-/* The result once there is one: the directory's fd, or -1. */
+/* Waits for the result. Returns its directory's fd, or -1. */
 static int wait_for_result(const char *id)
 {
 	auto_fd int dir = openat(spool_dir(), id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -212,18 +212,18 @@ static int give_result(const char *id)
 {
 	auto_fd int dir = wait_for_result(id);
 	auto_fd int end = dir < 0 ? -1 : openat(dir, "end", O_RDONLY | O_CLOEXEC);
-	char text[ARMOUR_HEAD_MAX];
-	struct armour_head h;
+	char text[ASCII_HEAD_MAX];
+	struct ascii_head h;
 	long n = end < 0 ? -1 : read_all(end, text, sizeof(text));
 
-	if (n <= 0 || !armour_get_head(text, (size_t)n, &h)) {
+	if (n <= 0 || !ascii_get_head(text, (size_t)n, &h)) {
 		complain("no such request, or its result is lost", 0);
 		return ONCE_UNKNOWN;
 	}
 	memcpy(h.id, id, strlen(id) + 1);
 	if (h.length <= ONCE_INLINE_MAX)
 		h.parts = 0;
-	fwrite(text, 1, armour_put_head(&h, text), stdout);
+	fwrite(text, 1, ascii_put_head(&h, text), stdout);
 	if (!h.parts && h.length && print_part(dir))
 		return complain("result", EIO);
 	putchar('\n');
@@ -236,7 +236,7 @@ static int run(const char *id, char **old)
 	int error;
 	pid_t pid;
 
-	/* Asked again: its parts are used up. */
+	/* The host asks again. The parts of the request are used up already. */
 	if (faccessat(spool_dir(), id, F_OK, 0) == 0)
 		return give_result(id);
 	error = read_request(id, &job);
@@ -265,16 +265,16 @@ static int run(const char *id, char **old)
 }
 
 /*
- * The worker's pid, once it can be told to end; 0: nobody is at work. It writes the number soon
- * after its lock is there, so there is little to wait for, and no wish to wait long.
+ * The worker's pid; 0: there is no worker. A worker writes its pid soon after its lock is there, so
+ * this does not wait long.
  */
 static pid_t worker_of(const char *id)
 {
-	char path[ARMOUR_ID_MAX + 256], text[16] = "";
+	char path[ASCII_ID_MAX + 256], text[16] = "";
 	auto_fd int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), lock = -1;
 
 	snprintf(path, sizeof(path), "%s/%s/lock", spool_path(), id);
-	/* Before the first look: whatever is written after it wakes us. */
+	/* Before the first look, so that what is written after that look wakes us. */
 	if (watch >= 0 && inotify_add_watch(watch, path, IN_MODIFY | IN_CLOSE_WRITE) < 0)
 		return 0;
 	snprintf(path, sizeof(path), "%s/lock", id);
@@ -295,7 +295,7 @@ static pid_t worker_of(const char *id)
 
 static void on_alarm(int number)
 {
-	(void)number; /* it interrupts */
+	(void)number; /* it interrupts flock */
 }
 
 /* Whether the worker lets go of its lock, which is its end, within so many seconds. */
@@ -304,7 +304,7 @@ static bool ends_within(const char *id, int seconds)
 	const struct itimerval off = {0},
 			       every = {.it_interval.tv_sec = 1, .it_value.tv_sec = seconds};
 	const struct sigaction alarm_action = {.sa_handler = on_alarm};
-	char path[ARMOUR_ID_MAX + 8];
+	char path[ASCII_ID_MAX + 8];
 	auto_fd int lock = -1;
 	int rc;
 
@@ -326,7 +326,8 @@ static int kill_one(const char *id)
 	if (pid > 1) {
 		kill(pid, SIGTERM);
 		if (!ends_within(id, KILL_S))
-			kill(pid, SIGKILL); /* the runner sees it, and ends everything */
+			kill(pid, SIGKILL); /* the runner sees the socket's end and kills everything
+					     */
 	}
 	return give_result(id);
 }
@@ -336,7 +337,7 @@ int once_main(int argc, char **argv)
 	int error;
 
 	for (int i = 2; i < argc; i++)
-		if (!armour_is_id(argv[i]))
+		if (!ascii_is_id(argv[i]))
 			return complain("not an id", 0);
 	if (argc < 3)
 		return complain("no id", 0);

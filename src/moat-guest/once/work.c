@@ -1,6 +1,6 @@
 /*
- * once-work.c - the host's part of a conversation, for `moat-guest once`: a runner of our own at
- * the other end of a socket, the request from memory, the answer into the spool.
+ * work.c - the worker of `moat-guest once`. It plays the host: it starts a runner at the other end
+ * of a socket, sends the request from memory, and puts the answer into the spool.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,16 +12,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest/armour.h"
-#include "guest/wire.h"
-#include "runner/channel.h"
-#include "runner/once.h"
-#include "runner/settle.h"
-#include "runner/spool.h"
+#include "wire/ascii.h"
+#include "wire/wire.h"
+#include "moat-guest/common/channel.h"
+#include "moat-guest/once/once.h"
+#include "moat-guest/serve/settle.h"
+#include "moat-guest/common/spool.h"
 
 enum {
-	/* Of output that is not captured; with capture the runner itself keeps to what was asked.
-	 */
+	/* Output that is not captured. With capture the runner itself keeps to the limit. */
 	OUTPUT_MAX = 64 * 1024 * 1024,
 	RX_SIZE = FRAME_HEADER + WIRE_HEAD_MAX + WIRE_PIECE,
 };
@@ -30,11 +29,11 @@ struct talk {
 	int fd;
 	const uint8_t *request; /* what is left of it */
 	size_t left;
-	size_t uncredited;  /* DATA that is on its way */
-	uint32_t owed;      /* DATA that came, and that the runner does not know of yet */
-	uint8_t small[512]; /* messages of our own; the request goes out from where it is */
+	size_t uncredited;  /* bytes of DATA that were sent and not credited */
+	uint32_t owed;      /* bytes of DATA that came and are to be credited */
+	uint8_t small[512]; /* messages that the worker adds to the request */
 	size_t small_len;
-	size_t whole; /* of the request's next frame, what is still to be sent; 0: not begun */
+	size_t whole; /* what is still to be sent of the request's next frame; 0: not begun */
 	uint8_t rx[RX_SIZE];
 	size_t rx_len;
 	uint32_t id;
@@ -56,7 +55,7 @@ static void say(struct talk *t, const struct wire_msg *m)
 	size_t n = wire_encode(m, head);
 
 	if (t->small_len + FRAME_HEADER + n > sizeof(t->small)) {
-		t->broken = true; /* the runner takes nothing: it has stopped */
+		t->broken = true; /* the runner reads nothing: it is stuck */
 		return;
 	}
 	frame_encode_header(t->small + t->small_len, (uint32_t)n, 0);
@@ -107,7 +106,7 @@ static ssize_t send_some(struct talk *t, const uint8_t *p, size_t n)
 	return done;
 }
 
-/* True: there is more to send. Messages of our own go between frames of the request. */
+/* True: there is more to send. The worker's own messages go between frames of the request. */
 static bool flush(struct talk *t)
 {
 	while (!t->broken) {
@@ -227,13 +226,13 @@ static void converse(struct talk *t, const sigset_t *while_waiting)
 	}
 }
 
-/* The file that says that all is there. */
+/* Writes the file that says that the result is complete. */
 static void put_end(const struct talk *t, int dir)
 {
-	struct armour_head h = {
+	struct ascii_head h = {
 		.id = "0", .parts = t->out.parts, .length = t->out.length, .crc = t->out.crc};
-	char text[ARMOUR_HEAD_MAX];
-	size_t n = armour_put_head(&h, text);
+	char text[ASCII_HEAD_MAX];
+	size_t n = ascii_put_head(&h, text);
 	int fd = openat(dir, "end.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	bool good = fd >= 0 && write(fd, text, n) == (ssize_t)n;
 
@@ -243,7 +242,7 @@ static void put_end(const struct talk *t, int dir)
 		renameat(dir, "end.new", dir, "end");
 }
 
-/* Background processes keep it alive: it empties their pipes. */
+/* The runner lives on while there are background processes: it empties their pipes. */
 static _Noreturn void be_the_runner(int fd)
 {
 	struct line line = {.in = fd, .linger = true};
@@ -291,7 +290,7 @@ static void write_pid(int lock)
 	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 
 	if (write(lock, text, (size_t)n) < 0)
-		return; /* nobody will be able to end us, but for the timeout */
+		return; /* then only its timeout can end the command */
 }
 
 _Noreturn void once_work(struct once_job *job)
@@ -311,7 +310,7 @@ _Noreturn void once_work(struct once_job *job)
 	t.left = job->len;
 	say(&t, &(struct wire_msg){.type = WIRE_HELLO, .version = WIRE_VERSION});
 	heed_sigterm(&while_waiting);
-	write_pid(job->lock); /* from here on somebody may send it */
+	write_pid(job->lock); /* from here on `kill ID` may send it */
 	converse(&t, &while_waiting);
 	if (spool_end(&t.out) == 0)
 		put_end(&t, job->dir);

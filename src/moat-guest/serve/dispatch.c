@@ -1,13 +1,13 @@
-/* dispatch.c - who deals with which message. */
+/* dispatch.c - hands each message to the function that deals with it. */
 
 #include <string.h>
 #include <unistd.h>
 
-#include "runner/exec.h"
-#include "runner/files.h"
-#include "runner/identity.h"
+#include "moat-guest/command/exec.h"
+#include "moat-guest/files/files.h"
+#include "moat-guest/identity/identity.h"
 
-/* A new conversation: whatever the last one started ends here. */
+/* A new conversation begins: all that the last one has started ends. */
 static bool hello(struct runner *r, const struct wire_msg *m)
 {
 	struct wire_msg reply = {
@@ -42,7 +42,7 @@ static bool credit(struct channel *ch, const struct wire_msg *m)
 	return true;
 }
 
-/* For a channel that is there. Messages for one that has just ended cross its answer: ignored. */
+/* A message for a channel. */
 static bool to_channel(struct channel *ch, const struct wire_msg *m, const struct frame *f)
 {
 	switch (m->type) {
@@ -102,6 +102,7 @@ bool runner_handle(struct runner *r, const struct wire_msg *m, const struct fram
 	case WIRE_SIGNAL:
 	case WIRE_RESIZE:
 	case WIRE_CANCEL:
+		/* A channel that has just ended: the message and the answer have crossed. */
 		return !ch || to_channel(ch, m, f);
 	default: /* only a guest says these */
 		return false;

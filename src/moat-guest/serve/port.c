@@ -1,4 +1,4 @@
-/* port.c - finding and opening what the line runs over. */
+/* port.c - finds and opens the port that the line runs over. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "runner/line.h"
+#include "moat-guest/common/line.h"
 #include "util/auto.h"
 
 #define PORTS "/sys/class/virtio-ports"

@@ -1,4 +1,4 @@
-/* serve.c - the loop: wait, handle what came, give turns, send. */
+/* serve.c - the loop: wait, handle what came, let channels send. */
 
 #include <errno.h>
 #include <poll.h>
@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runner/identity.h"
-#include "runner/supervise.h"
+#include "moat-guest/common/channel.h"
+#include "moat-guest/identity/identity.h"
 
 enum {
 	EVENTS_MAX = 64,
@@ -25,7 +25,8 @@ uint64_t clock_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* A guest that shuts down must not wait for us; anybody else's SIGTERM is ignored. */
+/* Leave when init says so: a guest that shuts down must not wait for the runner. SIGTERM of other
+ * processes is ignored. */
 static void on_sigterm(int number, siginfo_t *info, void *context)
 {
 	(void)number;
@@ -104,7 +105,7 @@ static void watch_line(struct runner *r)
 	watch_set(r, &r->line_out, line_waits(&r->line) ? EPOLLOUT | edge : 0);
 }
 
-/* Of two times, of which 0 means never. */
+/* The earlier of two times; 0 means never. */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
 	return !a || (b && b < a) ? b : a;
@@ -112,13 +113,13 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 
 static int wait_ms(struct runner *r)
 {
-	uint64_t now, first = sooner(sooner(r->look_again, r->refill_at), r->sshd.look_at);
+	uint64_t now, first = sooner(r->look_again, r->sshd.look_at);
 
 	if (r->queue && line_has_room(&r->line))
 		return 0;
 	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
 		for (struct channel *ch = r->bucket[i]; ch; ch = ch->next)
-			first = sooner(first, sooner(ch->deadline, ch->attend_at));
+			first = sooner(first, ch->deadline);
 	if (!first)
 		return -1;
 	now = clock_ms();
@@ -138,7 +139,7 @@ static void wait_and_handle(struct runner *r, const sigset_t *mask)
 	}
 }
 
-/* With a full line only the line matters: its pipes are as readable as before. */
+/* While the line is full only the line is watched: what the pipes hold can wait. */
 static void wait_for_line(struct runner *r, const sigset_t *mask)
 {
 	int ms = wait_ms(r);
@@ -160,24 +161,18 @@ static void run_timers(struct runner *r)
 	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
 		for (struct channel *ch = r->bucket[i], *next; ch; ch = next) {
 			next = ch->next;
-			if (ch->attend_at && ch->attend_at <= now) {
-				ch->attend_at = 0;
-				ch->ops->attend(ch);
-			}
 			if (ch->deadline && ch->deadline <= now) {
 				ch->deadline = 0;
 				ch->ops->expired(ch);
 			}
 		}
-	if (r->refill_at && r->refill_at <= now)
-		supervise_refill(r);
 	if (r->sshd.look_at && r->sshd.look_at <= now)
 		hostkeys_look(r);
 	if (r->look_again && r->look_again <= now)
 		line_in_ready(&r->line_in, EPOLLIN);
 }
 
-static void give_turns(struct runner *r)
+static void let_channels_send(struct runner *r)
 {
 	while (r->queue && line_has_room(&r->line)) {
 		struct channel *ch = r->queue;
@@ -186,8 +181,8 @@ static void give_turns(struct runner *r)
 		if (!r->queue)
 			r->queue_end = &r->queue;
 		ch->queued = false;
-		if (ch->ops->turn(ch))
-			channel_want_turn(ch);
+		if (ch->ops->send_some(ch))
+			channel_wants_to_send(ch);
 	}
 }
 
@@ -197,11 +192,8 @@ static void bury(struct runner *r)
 		struct channel *ch = r->graves;
 
 		r->graves = ch->next;
-		if (ch->ops->bury)
-			ch->ops->bury(ch);
 		free(ch);
 	}
-	supervise_bury(r);
 }
 
 static void one_round(struct runner *r, const sigset_t *mask)
@@ -212,7 +204,7 @@ static void one_round(struct runner *r, const sigset_t *mask)
 	else
 		wait_for_line(r, mask);
 	run_timers(r);
-	give_turns(r);
+	let_channels_send(r);
 	if (!line_flush(&r->line) || init_wants_us_gone)
 		r->leaving = true;
 	if (!r->line.synced)
@@ -222,9 +214,8 @@ static void one_round(struct runner *r, const sigset_t *mask)
 
 static void runner_free(struct runner *r)
 {
-	channels_abandon(r); /* ends the commands, by closing what their supervisors listen to */
+	channels_abandon(r); /* closes the supervisors' sockets, which ends the commands */
 	bury(r);
-	supervise_dismiss(r);
 	for (unsigned i = 0; i < SINKS_MAX; i++)
 		watch_close(r, &r->sink[i].watch);
 	if (r->epoll >= 0)
@@ -233,7 +224,7 @@ static void runner_free(struct runner *r)
 	free(r);
 }
 
-/* What background processes write is still taken off their hands. */
+/* Reads on what background processes write, until the last of them has ended. */
 static void drain_sinks(struct runner *r)
 {
 	struct epoll_event events[EVENTS_MAX];
@@ -241,7 +232,6 @@ static void drain_sinks(struct runner *r)
 
 	channels_abandon(r);
 	bury(r);
-	supervise_dismiss(r);
 	watch_close(r, &r->line_in);
 	watch_close(r, &r->line_out);
 	r->line.in = r->line.out = -1;
@@ -268,6 +258,7 @@ int runner_serve(struct line *line)
 		return ENOMEM;
 	r->line = *line;
 	r->queue_end = &r->queue;
+	r->idle_supervisor.socket = -1;
 	r->line_in = (struct watch){.fd = line->in, .ready = line_in_ready};
 	r->line_out = (struct watch){.fd = line->out, .ready = line_out_ready};
 	for (unsigned i = 0; i < SINKS_MAX; i++)
@@ -278,9 +269,10 @@ int runner_serve(struct line *line)
 		error = errno; /* no epoll, or stdin is a file */
 	} else {
 		set_signals(&mask);
-		supervise_refill(r);
 		while (!r->leaving)
 			one_round(r, &mask);
+		if (r->idle_supervisor.socket >= 0)
+			close(r->idle_supervisor.socket); /* which ends it */
 		if (line->linger)
 			drain_sinks(r);
 	}

@@ -1,4 +1,4 @@
-#include "runner/settle.h"
+#include "moat-guest/serve/settle.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,13 +12,12 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "guest/wire.h"
-#include "runner/ring.h"
-#include "runner/supervisor.h"
+#include "wire/wire.h"
+#include "moat-guest/common/ring.h"
+#include "moat-guest/command/supervisor.h"
 
 enum {
-	/* Of its supervisor: three, and four for each place; its input and a terminal's output. */
-	FDS_PER_CHANNEL = 3 + 4 * JOB_PLACES + 2,
+	FDS_PER_CHANNEL = 6, /* stdin, both ends of stdout and stderr, the supervisor's socket */
 	FDS_BESIDES = 256,
 	MEMORY_SHARE = 4, /* captured output may take one part in so many */
 	KERNEL_SIGSET_BYTES = 8,
@@ -86,7 +85,7 @@ static void raise_fd_limit(void)
 	if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
 		return;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	limit.rlim_cur = limit.rlim_max; /* not root: as far as it goes */
+	limit.rlim_cur = limit.rlim_max; /* without root: as high as is allowed */
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -99,9 +98,9 @@ static void share_memory(void)
 }
 
 /*
- * Whoever started us may have ignored or blocked some: commands would inherit that. Asked of the
- * kernel itself, for the C library keeps two of them from its callers: all zero is the default
- * action without flags.
+ * The program that started the runner may have ignored or blocked signals, and commands would
+ * inherit that. This calls the kernel directly, since the C library keeps two signals from its
+ * callers. An action of zeros is the default action without flags.
  */
 static void default_signals(void)
 {

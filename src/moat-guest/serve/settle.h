@@ -1,8 +1,9 @@
-/* settle.h - making the runner at home in the guest before it serves. Everything here is best
- * effort: a guest where it fails can still be served. */
+/* settle.h - prepares the runner's process before it serves: limits, signals, cgroup. All of this
+ * is best effort: a guest where it fails can still be served. */
 #pragma once
 
 #include <stdbool.h>
 
-/* own_life: not tied to whoever started it, so leave that service's cgroup and mount namespace. */
+/* own_life: the runner outlives the service that started it, and leaves its cgroup and mount
+ * namespace. */
 void settle(bool own_life);

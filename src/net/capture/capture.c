@@ -1,4 +1,4 @@
-#include "net/capture.h"
+#include "net/capture/capture.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "net/pcap.h"
+#include "net/capture/pcap.h"
 #include "util/auto.h"
 
 enum { QUEUE = 4 << 20, AT_ONCE = 256 * 1024, BATCH = 256 };
@@ -22,7 +22,8 @@ int capture_socket(int *ret, struct err *e)
 	if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on)) < 0 ||
 		setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)) < 0)
 		return err_sys(e, errno, "packet socket");
-	/* A burst must fit; the kernel allows us more than it allows others, or it does not. */
+	/* A burst of frames must fit. The first option exceeds the system's limit and needs
+	 * CAP_NET_ADMIN; the second does not. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &queue, sizeof(queue)) < 0)
 		(void)!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &queue, sizeof(queue));
 	*ret = take_fd(&fd);
@@ -61,7 +62,7 @@ static void read_control(struct msghdr *m, struct pcap_frame *f)
 	}
 }
 
-/* 1: took a frame, wanted or not; 0: there is none. */
+/* Returns 1 if it read a frame, wanted or not; 0 if there is none. */
 static int take_frame(const struct capture *c, uint8_t *room, struct buf *out, struct err *e)
 {
 	char control[256] __attribute__((aligned(8)));

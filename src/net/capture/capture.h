@@ -1,23 +1,23 @@
 /*
- * capture.h - listening to a vnet. A socket sees every frame of the namespace; a frame is taken
- * when it comes in from a guest, or when moat itself sends it to one, so each is there once, and
- * also those that the rules then refuse.
+ * capture.h - reads all frames of a vnet. The socket sees every frame of the network namespace
+ * several times; we take a frame when it comes in from a guest, or when moat itself sends it to
+ * one. So each frame is taken once, even one that the rules refuse afterwards. Any thread.
  */
 #pragma once
 
 #include "util/buf.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 
 struct capture {
-	int fd;    /* AF_PACKET, from inside */
-	int *taps; /* interface numbers of its NICs */
+	int fd;    /* AF_PACKET, opened in the sandbox's network namespace */
+	int *taps; /* interface numbers of the NICs' taps */
 	size_t n_taps;
 	int *bridges;
 	size_t n_bridges;
 };
 
-/* On a thread that is inside. */
+/* Call it on a thread in the sandbox's network namespace. */
 int capture_socket(int *ret, struct err *e);
-/* Gives pcap to output until the op ends or output fails; output gets whole frames at a time. */
+/* Passes a pcap file to output until the op ends or output fails. output gets whole frames. */
 int capture_run(const struct capture *c, const struct op *op,
 	int (*output)(void *arg, struct bytes data, struct err *e), void *arg, struct err *e);

@@ -1,4 +1,4 @@
-#include "net/pcap.h"
+#include "net/capture/pcap.h"
 
 enum { MAGIC_NS = 0xa1b23c4d, LINKTYPE_ETHERNET = 1, ADDRESSES = 12, TAG = 4 };
 

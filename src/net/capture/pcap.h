@@ -1,4 +1,4 @@
-/* pcap.h - captured frames as a pcap file has them. Pure. */
+/* pcap.h - the format of pcap files. Pure. */
 #pragma once
 
 #include <time.h>
@@ -7,13 +7,13 @@
 
 enum { PCAP_SNAP = 262144 };
 
-/* What the file begins with. */
+/* Adds the header of the file. */
 int pcap_header(struct buf *ret, struct err *e);
 struct pcap_frame {
 	struct timespec at;
-	struct bytes data; /* as much of it as there is; with its Ethernet header */
-	size_t full;       /* its whole length */
-	bool tagged;       /* the kernel has taken a VLAN tag out: it is put back */
+	struct bytes data; /* the captured part, from its Ethernet header on */
+	size_t full;       /* length of the whole frame */
+	bool tagged;       /* the kernel has removed a VLAN tag: pcap_add puts it back */
 	uint16_t tpid, tci;
 };
 int pcap_add(struct buf *ret, const struct pcap_frame *f, struct err *e);

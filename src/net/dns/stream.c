@@ -1,4 +1,4 @@
-#include "net/dns-stream.h"
+#include "net/dns/stream.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -6,7 +6,8 @@
 
 enum { PREFIX = 2 };
 
-/* How many bytes it takes up to the end of the message, as far as that is known. */
+/* The number of bytes up to the end of the message; before the length was read, up to the end of
+ * the length. */
 static size_t whole(const struct dns_stream *s)
 {
 	const uint8_t *p = buf_data(&s->in);

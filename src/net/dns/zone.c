@@ -1,12 +1,12 @@
-#include "net/zone.h"
+#include "net/dns/zone.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "net/never.h"
-#include "net/plan.h"
+#include "net/plan/special-addresses.h"
+#include "net/plan/plan.h"
 #include "util/auto.h"
 #include "util/json.h"
 
@@ -18,8 +18,7 @@ static int load_names(struct zone *z, const json_t *names, struct err *e)
 	z->names = calloc(json_object_size(names) + 1, sizeof(*z->names));
 	if (!z->names)
 		return err_oom(e);
-	json_object_foreach((json_t *)names, name, addr)
-	{
+	json_object_foreach((json_t *)names, name, addr) {
 		struct zone_name *n = &z->names[z->n_names];
 
 		n->name = name;
@@ -40,9 +39,9 @@ static int load_policy(struct zone *z, const json_t *domains, const json_t *cidr
 	z->refusals = calloc(ZONE_REFUSALS_MAX, sizeof(*z->refusals));
 	if (!z->domains || !z->cidrs || !z->refusals)
 		return err_oom(e);
-	json_array_foreach(domains, i, one) z->domains[z->n_domains++] = json_string_value(one);
-	json_array_foreach(cidrs, i, one)
-	{
+	json_array_foreach(domains, i, one)
+		z->domains[z->n_domains++] = json_string_value(one);
+	json_array_foreach(cidrs, i, one) {
 		if (ipv4_net_parse(json_string_value(one), &z->cidrs[z->n_cidrs], e) < 0)
 			return -1;
 		z->n_cidrs++;
@@ -53,13 +52,13 @@ static int load_policy(struct zone *z, const json_t *domains, const json_t *cidr
 int zone_load(struct zone *z, const json_t *j, struct err *e)
 {
 	json_t *names, *domains, *cidrs, *listen;
-	int way_out, open;
+	int has_egress, open;
 
 	if (json_get((json_t *)j, "dns", e, "{s:s, s?s, s:b, s:b, s:o, s:o, s:o, s:o}", "vnet",
-		    &z->vnet, "set", &z->set, "way_out", &way_out, "open", &open, "names", &names,
-		    "domains", &domains, "cidrs", &cidrs, "listen", &listen) < 0)
+		    &z->vnet, "set", &z->set, "has_egress", &has_egress, "open", &open, "names",
+		    &names, "domains", &domains, "cidrs", &cidrs, "listen", &listen) < 0)
 		return -1;
-	z->way_out = way_out;
+	z->has_egress = has_egress;
 	z->open = open;
 	return load_names(z, names, e) < 0 ? -1 : load_policy(z, domains, cidrs, e);
 }
@@ -87,7 +86,7 @@ void zone_refuse(struct zone *z, const char *name, const char *why)
 	}
 	r = &z->refusals[z->next_refusal];
 	z->next_refusal = (z->next_refusal + 1) % ZONE_REFUSALS_MAX;
-	z->forgotten += r->count; /* 0 where nobody was before */
+	z->forgotten += r->count; /* 0 if the entry was unused */
 	if (z->n_refusals < ZONE_REFUSALS_MAX)
 		z->n_refusals++;
 	*r = (struct zone_refusal){.count = 1, .last = time(NULL)};
@@ -118,7 +117,7 @@ json_t *zone_refusals(const struct zone *z)
 	return NULL;
 }
 
-/* "victim" and "victim.internal" are the same. */
+/* "victim" and "victim.internal" are names of the same VM. */
 static bool is_local_name(const char *asked, const char *name)
 {
 	size_t n = strlen(name);
@@ -143,7 +142,7 @@ static const struct zone_name *find_addr(const struct zone *z, uint32_t addr)
 	return NULL;
 }
 
-/* Names of which only we could know anything: single words, and what is below our own domain. */
+/* Names that only moat could answer: names without a dot, and names below our own domain. */
 static bool is_ours_alone(const char *name)
 {
 	return !strchr(name, '.') || dns_name_matches(name, "*." NET_DOMAIN) ||
@@ -152,6 +151,8 @@ static bool is_ours_alone(const char *name)
 
 static bool is_allowed(const struct zone *z, const char *name)
 {
+	if (!dns_is_host_name(name))
+		return false;
 	if (z->open)
 		return true;
 	for (size_t i = 0; i < z->n_domains; i++)
@@ -160,8 +161,20 @@ static bool is_allowed(const struct zone *z, const char *name)
 	return false;
 }
 
-int zone_answer(struct zone *z, struct bytes query, const struct dns_question *q,
-	enum zone_verdict *ret_verdict, struct buf *ret, struct err *e)
+/* Types that ordinary programs ask for. AAAA is missing since no IPv6 leaves a vnet. */
+static bool is_ordinary(uint16_t type)
+{
+	static const uint16_t types[] = {DNS_A, DNS_NS, DNS_CNAME, DNS_SOA, DNS_PTR, DNS_MX,
+		DNS_TXT, DNS_SRV, DNS_SVCB, DNS_HTTPS, DNS_CAA};
+
+	for (size_t i = 0; i < ARRAY_LEN(types); i++)
+		if (types[i] == type)
+			return true;
+	return false;
+}
+
+int zone_answer(struct zone *z, const struct dns_question *q, enum zone_verdict *ret_verdict,
+	struct buf *ret, struct err *e)
 {
 	const struct zone_name *n = find_name(z, q->name);
 	char full[DNS_NAME_MAX];
@@ -169,23 +182,27 @@ int zone_answer(struct zone *z, struct bytes query, const struct dns_question *q
 
 	*ret_verdict = ZONE_ANSWERED;
 	if (n)
-		return dns_make_answer(query, q, DNS_OK,
+		return dns_make_answer(q, DNS_OK,
 			q->type == DNS_A || q->type == DNS_ANY ? n->addr : 0, NULL, ret, e);
 	if (q->type == DNS_PTR && dns_reverse_name(q->name, &addr) &&
 		(n = find_addr(z, addr)) != NULL) {
 		snprintf(full, sizeof(full), "%.200s." NET_DOMAIN, n->name);
-		return dns_make_answer(query, q, DNS_OK, 0, full, ret, e);
+		return dns_make_answer(q, DNS_OK, 0, full, ret, e);
 	}
 	if (is_ours_alone(q->name))
-		return dns_make_answer(query, q, DNS_NXDOMAIN, 0, NULL, ret, e);
-	if (!z->way_out || !is_allowed(z, q->name)) {
+		return dns_make_answer(q, DNS_NXDOMAIN, 0, NULL, ret, e);
+	if (!z->has_egress || !is_allowed(z, q->name)) {
 		zone_refuse(z, q->name, "name not allowed");
-		return dns_make_answer(query, q, DNS_REFUSED, 0, NULL, ret, e);
+		return dns_make_answer(q, DNS_REFUSED, 0, NULL, ret, e);
 	}
-	/* IPv6 leads nowhere: saying so at once is better than a guest that tries it. */
-	if (q->type == DNS_AAAA)
-		return dns_make_answer(query, q, DNS_OK, 0, NULL, ret, e);
-	*ret_verdict = ZONE_ASK_OUTSIDE;
+	/* An empty answer, for other types and for AAAA, is what resolvers understand best: after
+	 * an error they would ask again, or find fault with the server. */
+	if (!is_ordinary(q->type)) {
+		if (q->type != DNS_AAAA)
+			zone_refuse(z, q->name, "type not allowed");
+		return dns_make_answer(q, DNS_OK, 0, NULL, ret, e);
+	}
+	*ret_verdict = ZONE_ASK_UPSTREAM;
 	return 0;
 }
 
@@ -209,7 +226,7 @@ bool zone_accepts(const struct zone *z, const struct dns_answer *a,
 	for (unsigned i = 0; i < a->n_addrs; i++) {
 		bool named = false;
 
-		if (net_is_never(a->addrs[i]) || is_host(arg, a->addrs[i]))
+		if (net_is_forbidden(a->addrs[i]) || is_host(arg, a->addrs[i]))
 			return false;
 		for (size_t k = 0; k < z->n_cidrs; k++)
 			named |= net_is_private(z->cidrs[k]) &&

@@ -1,8 +1,8 @@
-#include "net/child.h"
+#include "net/holder/child.h"
 
 #include <string.h>
 
-#include "net/netns.h"
+#include "net/holder/netns.h"
 #include "util/auto.h"
 
 #define ENDS_MAX    5
@@ -27,7 +27,7 @@ int child_start(struct child *c, struct err *e)
 	return c->netns < 0 ? start(c, e) : netns_run(c->netns, start, c, NULL, e);
 }
 
-int child_again(struct child *c, const char *last_words, struct err *e)
+int child_restart(struct child *c, const char *last_output, struct err *e)
 {
 	struct op now = op_for_cleanup(5);
 	int code = 0;
@@ -38,7 +38,7 @@ int child_again(struct child *c, const char *last_words, struct err *e)
 		c->ends = 0;
 	if (++c->ends >= ENDS_MAX)
 		return err_set(e, ERR_BACKEND, "%s ended %u times, last with code %d%s%s", c->what,
-			c->ends, code, *last_words ? ": " : "", last_words);
+			c->ends, code, *last_output ? ": " : "", last_output);
 	return child_start(c, e);
 }
 
@@ -61,7 +61,7 @@ static int run(void *arg, struct err *e)
 	return proc_run(r->op, r->req, &r->res, e);
 }
 
-/* Its first complaint says more than those that follow from it. */
+/* Takes the first line of stderr: further lines only follow from it. */
 static int fail_with(const char *program, struct proc_result *res, struct err *e)
 {
 	auto_free char *text = buf_take_str(&res->err);

@@ -1,9 +1,9 @@
 /*
- * A connection of a guest is in one of three states: its question is being read, the outside is
- * being asked, or the answer is being written; then it begins again. Each state has a deadline, and
- * where there are too many connections the one that would end first makes room.
+ * How it works: a guest's connection is in one of three states: we read its question, ask an
+ * upstream server, or write the answer; then the first state again. Each state has a deadline. If
+ * there are too many connections, the one with the earliest deadline is closed.
  */
-#include "net/dns-tcp.h"
+#include "net/holder/dns-tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,16 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "net/dns-stream.h"
+#include "net/dns/stream.h"
 #include "util/auto.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 
 enum {
 	QUERY_MAX = 4096,
-	GUEST_MS = 20000, /* for the guest to send a question, or to take an answer */
-	TRY_MS = 5000,    /* for the outside to answer */
+	GUEST_MS = 20000, /* the guest's time to send a question, or to read an answer */
+	TRY_MS = 5000,    /* an upstream server's time to answer */
 	TRIES_MAX = 3,
-	ACCEPTS_MAX = 16, /* of one socket before the others have their turn */
+	ACCEPTS_MAX = 16, /* connections accepted on one socket before the others are served */
 };
 
 enum state { FREE, READING, ASKING, WRITING };
@@ -29,8 +29,8 @@ struct conn {
 	enum state state;
 	struct zone *zone;
 	struct dns_stream guest, outside;
-	struct dns_question q; /* with the guest's id */
-	uint16_t id;           /* of our question to the outside */
+	struct dns_question q;
+	uint16_t id; /* id of our query to the upstream server */
 	unsigned tries;
 	int64_t deadline;
 };
@@ -113,23 +113,20 @@ static void give_up(struct conn *c, enum dns_rcode rcode)
 	auto_buf struct buf out = {0};
 	struct err ignored;
 
-	if (dns_make_answer(dns_stream_message(&c->guest), &c->q, rcode, 0, NULL, &out, &ignored) <
-		0)
+	if (dns_make_answer(&c->q, rcode, 0, NULL, &out, &ignored) < 0)
 		end(c);
 	else
 		answer(c, buf_bytes(&out));
 }
 
-/* ---- asking the outside ---- */
+/* ---- asking upstream servers ---- */
 
 static bool ask_server(struct conn *c, const struct sockaddr_storage *to)
 {
-	struct bytes query = dns_stream_message(&c->guest);
-	uint8_t data[QUERY_MAX];
+	auto_buf struct buf query = {0};
 	struct err ignored;
 
-	memcpy(data, query.p, query.len);
-	if (!dns_new_id(data, &c->id))
+	if (dns_new_query(&c->q, &c->id, &query, &ignored) < 0)
 		return false;
 	c->outside.fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (c->outside.fd < 0)
@@ -137,7 +134,7 @@ static bool ask_server(struct conn *c, const struct sockaddr_storage *to)
 	if (connect(c->outside.fd, (const struct sockaddr *)to, sizeof(*to)) < 0 &&
 		errno != EINPROGRESS)
 		return false;
-	return dns_stream_put(&c->outside, (struct bytes){data, query.len}, &ignored) == 0;
+	return dns_stream_put(&c->outside, buf_bytes(&query), &ignored) == 0;
 }
 
 static void ask_next(struct conn *c)
@@ -158,22 +155,21 @@ static void ask_next(struct conn *c)
 static void take_answer(struct dns_tcp *t, struct conn *c)
 {
 	struct bytes in = dns_stream_message(&c->outside);
-	struct dns_question asked = c->q;
 	struct dns_answer a;
 	struct err ignored;
 
-	asked.id = c->id;
-	if (dns_parse_answer(in, &asked, &a, &ignored) < 0) {
+	if (dns_parse_answer(in, &c->q, c->id, &a, &ignored) < 0) {
 		ask_next(c);
 	} else if (!dns_admit(t->h, c->zone, c->q.name, &a)) {
 		give_up(c, DNS_REFUSED);
 	} else {
-		auto_buf struct buf message = c->outside.in; /* answer() closes the connection */
+		auto_buf struct buf message =
+			c->outside.in; /* taken, because answer() closes the upstream connection */
 
 		c->outside.in = (struct buf){0};
 		buf_drop(&message, message.len - in.len);
-		dns_set_id(buf_data(&message), c->q.id);
-		answer(c, buf_bytes(&message));
+		dns_pass_on(&a, &c->q, buf_data(&message));
+		answer(c, (struct bytes){buf_data(&message), a.end});
 	}
 }
 
@@ -193,15 +189,14 @@ static void go_on_asking(struct dns_tcp *t, struct conn *c)
 
 static void take_query(struct conn *c)
 {
-	struct bytes query = dns_stream_message(&c->guest);
 	auto_buf struct buf out = {0};
 	enum zone_verdict verdict;
 	struct err ignored;
 
-	if (dns_parse_query(query, &c->q, &ignored) < 0 ||
-		zone_answer(c->zone, query, &c->q, &verdict, &out, &ignored) < 0) {
-		end(c); /* not worth an answer */
-	} else if (verdict == ZONE_ASK_OUTSIDE) {
+	if (dns_parse_query(dns_stream_message(&c->guest), &c->q, &ignored) < 0 ||
+		zone_answer(c->zone, &c->q, &verdict, &out, &ignored) < 0) {
+		end(c); /* not a query: gets no answer */
+	} else if (verdict == ZONE_ASK_UPSTREAM) {
 		c->tries = 0;
 		ask_next(c);
 	} else {
@@ -219,7 +214,8 @@ static void go_on_reading(struct conn *c)
 		take_query(c);
 }
 
-/* A vnet that has more than is left for the others makes room itself. */
+/* Finds a place for a new connection. A vnet with more connections than there are free places loses
+ * one of its own. */
 static struct conn *find_room(struct dns_tcp *t, const struct zone *z)
 {
 	struct conn *first = &t->conns[0], *own = NULL, *room = NULL;
@@ -271,7 +267,7 @@ unsigned dns_tcp_poll(const struct dns_tcp *t, struct pollfd *fds)
 	for (unsigned i = 0; i < DNS_TCP_CONNS; i++) {
 		const struct conn *c = &t->conns[i];
 
-		/* While the outside is asked: only whether the guest has gone. */
+		/* While an upstream server is asked, watch only whether the guest has gone. */
 		fds[n++] = (struct pollfd){.fd = c->guest.fd,
 			.events = c->state == READING   ? POLLIN
 				  : c->state == WRITING ? POLLOUT
@@ -310,7 +306,7 @@ static void serve(struct dns_tcp *t, struct conn *c, short guest, short outside)
 
 void dns_tcp_serve(struct dns_tcp *t, const struct pollfd *fds)
 {
-	/* New connections last: they are not what was polled. */
+	/* Accept last: new connections are not among the polled fds. */
 	for (unsigned i = 0; i < DNS_TCP_CONNS; i++)
 		serve(t, &t->conns[i], fds[t->n_listeners + 2 * i].revents,
 			fds[t->n_listeners + 2 * i + 1].revents);

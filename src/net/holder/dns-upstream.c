@@ -1,17 +1,25 @@
-#include "net/dns-ask.h"
+#include "net/holder/dns-upstream.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "net/out.h"
+#include "net/holder/egress.h"
+#include "net/plan/set-message.h"
 #include "util/auto.h"
 
-/* Seconds that an address stays open. Only with fewer left than the second, or than its answer is
- * valid, it is opened anew: a guest may ask as fast as it can, and opening costs a process. */
+/*
+ * Seconds. An address stays open for OPEN_MIN to OPEN_MAX, by its answer's TTL. It is opened again
+ * only if less than OPEN_AGAIN, or less than the TTL, is left: a guest may ask very often, and the
+ * kernel keeps what each opening replaces for a while.
+ */
 enum { OPEN_MIN = 600, OPEN_AGAIN = 300, OPEN_MAX = 86400 };
+static_assert(
+	(int)DNS_ADDRS_MAX <= SET_MESSAGE_ADDRS, "the addresses of an answer are opened at once");
 
 unsigned dns_servers(struct sockaddr_storage servers[DNS_SERVERS_MAX])
 {
@@ -39,17 +47,24 @@ unsigned dns_servers(struct sockaddr_storage servers[DNS_SERVERS_MAX])
 	return n;
 }
 
-bool dns_new_id(uint8_t *query, uint16_t *ret_id)
+int dns_new_query(const struct dns_question *q, uint16_t *ret_id, struct buf *ret, struct err *e)
 {
 	if (getrandom(ret_id, sizeof(*ret_id), 0) != sizeof(*ret_id))
-		return false;
-	dns_set_id(query, *ret_id);
-	return true;
+		return err_sys(e, errno, "getrandom");
+	return dns_make_query(q, *ret_id, ret, e);
 }
 
 static bool is_host(void *arg, uint32_t addr)
 {
 	return hostaddr_has(arg, addr);
+}
+
+static bool is_among(uint32_t addr, const uint32_t *addrs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (addrs[i] == addr)
+			return true;
+	return false;
 }
 
 bool dns_admit(struct holder *h, struct zone *z, const char *name, const struct dns_answer *a)
@@ -66,11 +81,11 @@ bool dns_admit(struct holder *h, struct zone *z, const char *name, const struct 
 		return false;
 	}
 	for (unsigned i = 0; z->set && i < a->n_named; i++)
-		if (!zone_is_open(z, a->named[i], now + valid))
+		if (!zone_is_open(z, a->named[i], now + valid) && !is_among(a->named[i], closed, n))
 			closed[n++] = a->named[i];
 	if (!n)
 		return true;
-	if (out_open(h, z->set, closed, n, seconds, &e) < 0) {
+	if (egress_open_addresses(h, z->set, closed, n, seconds, &e) < 0) {
 		zone_refuse(z, name, "could not be opened");
 		return false;
 	}

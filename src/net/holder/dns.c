@@ -1,4 +1,4 @@
-#include "net/dns.h"
+#include "net/holder/dns.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -10,18 +10,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/dns-tcp.h"
-#include "net/netns.h"
+#include "net/holder/dns-tcp.h"
+#include "net/holder/netns.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 
 enum {
-	PENDING_MAX = 256, /* questions that the outside has yet to answer */
+	PENDING_MAX = 256, /* questions that upstream servers have not answered yet */
 	TRIES_MAX = 4,
 	TRY_MS = 2500,
 	LISTEN_MAX = DNS_TCP_LISTENERS,
-	BATCH = 64, /* messages of one socket before the others have their turn */
+	BATCH = 64, /* messages read from one socket before the others are served */
 	BACKLOG = 16,
 };
 
@@ -31,13 +31,11 @@ struct listener {
 };
 
 struct pending {
-	int fd; /* -1: this place is free */
+	int fd; /* -1: unused */
 	struct listener *from;
 	struct sockaddr_in client;
-	struct dns_question q; /* with the client's id */
-	uint16_t id;           /* of our question to the outside */
-	uint8_t query[DNS_UDP_MAX];
-	size_t len;
+	struct dns_question q;
+	uint16_t id; /* id of our query to the upstream server */
 	unsigned tries;
 	int64_t deadline;
 };
@@ -85,8 +83,7 @@ static int start_zone(struct dns *d, json_t *j, struct err *e)
 
 	if (zone_load(z, j, e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(j, "listen"), i, addr)
-	{
+	json_array_foreach(json_object_get(j, "listen"), i, addr) {
 		struct bind_job job = {.addr = json_string_value(addr)};
 
 		if (d->n_listeners == LISTEN_MAX)
@@ -115,18 +112,20 @@ int dns_start(struct holder *h, struct dns **ret, struct err *e)
 	d->h = h;
 	for (unsigned k = 0; k < PENDING_MAX; k++)
 		d->pending[k].fd = -1;
-	*ret = d; /* lives as long as the holder */
+	*ret = d; /* never freed: lives as long as the holder */
 	if (dns_tcp_new(h, &d->tcp, e) < 0)
 		return -1;
-	json_array_foreach(list, i, one) if (start_zone(d, one, e) < 0) return -1;
+	json_array_foreach(list, i, one)
+		if (start_zone(d, one, e) < 0)
+			return -1;
 	return 0;
 }
 
-/* ---- asking the outside ---- */
+/* ---- asking upstream servers ---- */
 
 static void send_back(const struct pending *p, struct bytes data)
 {
-	/* A guest that does not hear it will ask again. */
+	/* If this fails, the guest asks again. */
 	(void)!sendto(p->from->fd, data.p, data.len, MSG_NOSIGNAL,
 		(const struct sockaddr *)&p->client, sizeof(p->client));
 }
@@ -139,17 +138,18 @@ static void give_up(struct pending *p, enum dns_rcode rcode)
 	if (p->fd >= 0)
 		close(p->fd);
 	p->fd = -1;
-	if (dns_make_answer(
-		    (struct bytes){p->query, p->len}, &p->q, rcode, 0, NULL, &out, &ignored) == 0)
+	if (dns_make_answer(&p->q, rcode, 0, NULL, &out, &ignored) == 0)
 		send_back(p, buf_bytes(&out));
 }
 
-/* Every question goes from a new port, under a new number: nobody can guess both. */
+/* Every query has a new port and a new id, so that nobody can guess both. */
 static bool ask_next(struct pending *p)
 {
 	struct sockaddr_storage servers[DNS_SERVERS_MAX];
 	unsigned n = dns_servers(servers);
 	const struct sockaddr_storage *to;
+	auto_buf struct buf query = {0};
+	struct err ignored;
 
 	if (p->fd >= 0)
 		close(p->fd);
@@ -158,17 +158,17 @@ static bool ask_next(struct pending *p)
 		return false;
 	to = &servers[p->tries++ % n];
 	p->fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (p->fd < 0 || !dns_new_id(p->query, &p->id))
+	if (p->fd < 0 || dns_new_query(&p->q, &p->id, &query, &ignored) < 0)
 		return false;
 	p->deadline = now_ns() + (int64_t)TRY_MS * 1000000;
-	/* Where it cannot be sent the deadline tries the next server. */
+	/* If the query cannot be sent, the deadline tries the next server. */
 	if (connect(p->fd, (const struct sockaddr *)to, sizeof(*to)) == 0)
-		(void)!send(p->fd, p->query, p->len, MSG_NOSIGNAL);
+		(void)!send(p->fd, buf_data(&query), query.len, MSG_NOSIGNAL);
 	return true;
 }
 
 static void ask_outside(struct dns *d, struct listener *from, const struct sockaddr_in *client,
-	struct bytes query, const struct dns_question *q)
+	const struct dns_question *q)
 {
 	struct pending *p = NULL;
 	unsigned mine = 0, room = 0;
@@ -181,11 +181,10 @@ static void ask_outside(struct dns *d, struct listener *from, const struct socka
 		p = &d->pending[i];
 		room++;
 	}
-	/* Never more than is left for the others: no vnet can keep them from asking. */
+	/* A vnet may have no more pending questions than are free for the others. */
 	if (mine >= room)
-		return; /* it will ask again */
-	*p = (struct pending){.fd = -1, .from = from, .client = *client, .q = *q, .len = query.len};
-	memcpy(p->query, query.p, query.len);
+		return; /* the guest will ask again */
+	*p = (struct pending){.fd = -1, .from = from, .client = *client, .q = *q};
 	if (!ask_next(p))
 		give_up(p, DNS_SERVFAIL);
 }
@@ -193,27 +192,25 @@ static void ask_outside(struct dns *d, struct listener *from, const struct socka
 static void take_answer(struct dns *d, struct pending *p)
 {
 	uint8_t data[DNS_UDP_MAX];
-	struct dns_question asked = p->q;
 	struct dns_answer a;
 	struct err ignored;
 	ssize_t n = recv(p->fd, data, sizeof(data), 0);
 
 	if (n < 0 && errno == EAGAIN)
 		return;
-	asked.id = p->id;
-	if (n < 0) { /* nobody there: the next one */
+	if (n < 0) { /* no server there: try the next one */
 		if (!ask_next(p))
 			give_up(p, DNS_SERVFAIL);
 		return;
 	}
-	if (dns_parse_answer((struct bytes){data, (size_t)n}, &asked, &a, &ignored) < 0)
-		return; /* not ours, or broken: the deadline decides */
+	if (dns_parse_answer((struct bytes){data, (size_t)n}, &p->q, p->id, &a, &ignored) < 0)
+		return; /* not our query's answer, or broken: wait on, until the deadline */
 	if (!dns_admit(d->h, p->from->zone, p->q.name, &a)) {
 		give_up(p, DNS_REFUSED);
 		return;
 	}
-	dns_set_id(data, p->q.id);
-	send_back(p, (struct bytes){data, (size_t)n});
+	dns_pass_on(&a, &p->q, data);
+	send_back(p, (struct bytes){data, a.end});
 	close(p->fd);
 	p->fd = -1;
 }
@@ -228,7 +225,6 @@ static bool take_query(struct dns *d, struct listener *l)
 	socklen_t len = sizeof(client);
 	ssize_t n =
 		recvfrom(l->fd, data, sizeof(data), MSG_TRUNC, (struct sockaddr *)&client, &len);
-	struct bytes query = {data, n > 0 ? (size_t)n : 0};
 	struct pending p = {.from = l};
 	enum zone_verdict verdict;
 	struct dns_question q;
@@ -236,12 +232,13 @@ static bool take_query(struct dns *d, struct listener *l)
 
 	if (n < 0)
 		return false;
-	if ((size_t)n > sizeof(data) || dns_parse_query(query, &q, &ignored) < 0)
-		return true; /* not worth an answer */
-	if (zone_answer(l->zone, query, &q, &verdict, &out, &ignored) < 0)
+	if ((size_t)n > sizeof(data) ||
+		dns_parse_query((struct bytes){data, (size_t)n}, &q, &ignored) < 0)
+		return true; /* not a query: gets no answer */
+	if (zone_answer(l->zone, &q, &verdict, &out, &ignored) < 0)
 		return true;
-	if (verdict == ZONE_ASK_OUTSIDE) {
-		ask_outside(d, l, &client, query, &q);
+	if (verdict == ZONE_ASK_UPSTREAM) {
+		ask_outside(d, l, &client, &q);
 		return true;
 	}
 	p.client = client;

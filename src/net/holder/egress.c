@@ -1,8 +1,9 @@
-#include "net/out.h"
+#include "net/holder/egress.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <net/if.h>
 #include <net/route.h>
 #include <sched.h>
@@ -10,26 +11,26 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/netns.h"
-#include "net/script.h"
+#include "net/holder/netns.h"
+#include "net/plan/nftables.h"
+#include "net/plan/set-message.h"
 #include "util/auto.h"
 #include "util/json.h"
 
 #define START_SECONDS 60
-#define LOOK_EVERY    0.002
-#define NETNS_AS      9 /* pasta's number for our namespace */
+#define POLL_SECONDS  0.002
+#define NETNS_AS      9 /* pasta inherits the namespace under this number */
 #define NETNS_DIR     "/mnt"
 #define NETNS_FILE    NETNS_DIR "/net"
 
 static const char *const nft[] = {"nft", "-f", "-", NULL};
 
-/*
- * pasta takes a namespace by its path, and newer ones close every file they inherit. So the
- * namespace gets a path that only this process and its children see.
- */
-static const char *name_netns(const struct holder *h)
+/* pasta takes a namespace by its path, and newer versions close all inherited files. So this mounts
+ * the namespace at a path that only this process and its children see. NULL: not possible. */
+static const char *give_netns_path(const struct holder *h)
 {
 	char own[40];
 	int fd;
@@ -45,7 +46,7 @@ static const char *name_netns(const struct holder *h)
 	return mount(own, NETNS_FILE, NULL, MS_BIND, NULL) < 0 ? NULL : NETNS_FILE;
 }
 
-static int bar_host(struct holder *h, struct err *e)
+static int load_host_set(struct holder *h, struct err *e)
 {
 	struct op op = op_for_cleanup(START_SECONDS);
 	auto_buf struct buf text = {0};
@@ -55,17 +56,17 @@ static int bar_host(struct holder *h, struct err *e)
 	return child_run(&op, h->netns, nft, buf_bytes(&text), NULL, e);
 }
 
-int out_follow_host(struct holder *h, struct err *e)
+int egress_update_host(struct holder *h, struct err *e)
 {
 	if (!hostaddr_changed(&h->hosts))
 		return 0;
-	return hostaddr_scan(&h->hosts, e) < 0 ? -1 : bar_host(h, e);
+	return hostaddr_scan(&h->hosts, e) < 0 ? -1 : load_host_set(h, e);
 }
 
-/* ---- its interface ---- */
+/* ---- pasta's interface ---- */
 
-struct link {
-	uint32_t us, it;
+struct interface {
+	uint32_t address, gateway;
 	unsigned prefix;
 	bool there;
 };
@@ -79,7 +80,7 @@ static void put_addr(struct sockaddr *to, uint32_t addr)
 
 static int set_address(int fd, unsigned long what, uint32_t addr)
 {
-	struct ifreq ifr = {.ifr_name = NET_OUT_IF};
+	struct ifreq ifr = {.ifr_name = NET_EGRESS_IF};
 
 	put_addr(&ifr.ifr_addr, addr);
 	return ioctl(fd, what, &ifr);
@@ -87,7 +88,7 @@ static int set_address(int fd, unsigned long what, uint32_t addr)
 
 static int set_route(int fd, uint32_t gateway)
 {
-	char name[] = NET_OUT_IF;
+	char name[] = NET_EGRESS_IF;
 	struct rtentry route = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = name};
 
 	put_addr(&route.rt_dst, 0);
@@ -96,74 +97,76 @@ static int set_route(int fd, uint32_t gateway)
 	return ioctl(fd, SIOCADDRT, &route) < 0 && errno != EEXIST ? -1 : 0;
 }
 
-/* By hand: one more program would take longer than all the rest of it. */
-static int set_up_link(void *arg, struct err *e)
+/* Done with ioctls: starting `ip` would take longer than all the rest. */
+static int set_up_interface(void *arg, struct err *e)
 {
-	struct link *link = arg;
-	struct ifreq ifr = {.ifr_name = NET_OUT_IF, .ifr_flags = IFF_UP | IFF_RUNNING};
+	struct interface *itf = arg;
+	struct ifreq ifr = {.ifr_name = NET_EGRESS_IF, .ifr_flags = IFF_UP | IFF_RUNNING};
 	auto_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	link->there = if_nametoindex(NET_OUT_IF) != 0;
-	if (!link->there)
+	itf->there = if_nametoindex(NET_EGRESS_IF) != 0;
+	if (!itf->there)
 		return 0;
-	if (fd < 0 || set_address(fd, SIOCSIFADDR, link->us) < 0 ||
-		set_address(fd, SIOCSIFNETMASK, ipv4_mask(link->prefix)) < 0 ||
-		ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 || set_route(fd, link->it) < 0)
+	if (fd < 0 || set_address(fd, SIOCSIFADDR, itf->address) < 0 ||
+		set_address(fd, SIOCSIFNETMASK, ipv4_mask(itf->prefix)) < 0 ||
+		ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 || set_route(fd, itf->gateway) < 0)
 		return err_sys(e, errno, "the link to pasta");
 	return 0;
 }
 
-static int read_link(json_t *out, struct link *ret, struct err *e)
+static int read_interface(json_t *egress, struct interface *ret, struct err *e)
 {
-	const char *us, *it;
+	const char *address, *gateway;
 	int prefix;
 
-	if (json_get(out, "out", e, "{s:s, s:s, s:i}", "us", &us, "it", &it, "prefix", &prefix) <
-			0 ||
-		ipv4_parse(us, &ret->us, e) < 0 || ipv4_parse(it, &ret->it, e) < 0)
+	if (json_get(egress, "egress", e, "{s:s, s:s, s:i}", "address", &address, "gateway",
+		    &gateway, "prefix", &prefix) < 0 ||
+		ipv4_parse(address, &ret->address, e) < 0 ||
+		ipv4_parse(gateway, &ret->gateway, e) < 0)
 		return -1;
 	ret->prefix = (unsigned)prefix;
 	return 0;
 }
 
-/* The interface appears when pasta is ready. */
-int out_set_up(struct holder *h, struct err *e)
+/* Polls: the interface appears when pasta is ready, and nothing announces that. */
+int egress_set_up_interface(struct holder *h, struct err *e)
 {
 	struct op op = op_for_cleanup(START_SECONDS);
-	json_t *out = json_object_get(h->plan, "out");
+	json_t *egress = json_object_get(h->plan, "egress");
 	struct pollfd ended = {.events = POLLIN};
-	struct link link = {0};
+	struct interface itf = {0};
 
-	if (!out)
+	if (!egress)
 		return 0;
-	if (read_link(out, &link, e) < 0)
+	if (read_interface(egress, &itf, e) < 0)
 		return -1;
-	ended.fd = h->children[h->out].proc.pidfd;
+	ended.fd = h->children[h->pasta].proc.pidfd;
 	for (;;) {
-		if (netns_run(h->netns, set_up_link, &link, NULL, e) < 0)
+		if (netns_run(h->netns, set_up_interface, &itf, NULL, e) < 0)
 			return -1;
-		if (link.there)
+		if (itf.there)
 			return 0;
 		if (poll(&ended, 1, 0) > 0)
 			return err_set(e, ERR_BACKEND, "pasta ended at once");
-		if (op_pause(&op, LOOK_EVERY, e) < 0)
+		if (op_pause(&op, POLL_SECONDS, e) < 0)
 			return err_wrap(e, "pasta");
 	}
 }
 
 /* ---- pasta ---- */
 
-static int start_pasta(struct holder *h, json_t *out, struct err *e)
+static int start_pasta(struct holder *h, json_t *egress, struct err *e)
 {
 	struct child *c = &h->children[h->n_children];
-	const char *us, *it, *path;
+	const char *address, *gateway, *path;
 	int prefix;
 
-	if (json_get(out, "out", e, "{s:s, s:s, s:i}", "us", &us, "it", &it, "prefix", &prefix) < 0)
+	if (json_get(egress, "egress", e, "{s:s, s:s, s:i}", "address", &address, "gateway",
+		    &gateway, "prefix", &prefix) < 0)
 		return -1;
 	if (h->n_children == HOLDER_CHILDREN_MAX)
 		return err_set(e, ERR_INTERNAL, "too many programs");
-	path = name_netns(h);
+	path = give_netns_path(h);
 	*c = (struct child){.what = "pasta",
 		.netns = -1,
 		.log_fd = h->log[1],
@@ -172,45 +175,84 @@ static int start_pasta(struct holder *h, json_t *out, struct err *e)
 	strv_add_all(&c->argv, "pasta", "--foreground", "--quiet", "--ipv4-only", "--no-map-gw",
 		"--no-dhcp", "--no-dhcpv6", "--no-ndp", "--no-ra", "--tcp-ports", "none",
 		"--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none", "--ns-ifname",
-		NET_OUT_IF, "--address", us, "--gateway", it, "--netns-only", "--netns", NULL);
+		NET_EGRESS_IF, "--address", address, "--gateway", gateway, "--netns-only",
+		"--netns", NULL);
 	strv_add(&c->argv, path ? path : "/proc/self/fd/9");
 	strv_add(&c->argv, "--netmask");
 	strv_addf(&c->argv, "%d", prefix);
 	if (strv_check(&c->argv, e) < 0 || child_start(c, e) < 0)
 		return -1;
-	h->out = (int)h->n_children++;
+	h->pasta = (int)h->n_children++;
 	return 0;
 }
 
-int out_look(struct holder *h, struct err *e)
+/* ---- addresses of allowed names ---- */
+
+static int connect_inside(void *arg, struct err *e)
 {
-	return json_object_get(h->plan, "out") ? hostaddr_open(&h->hosts, e) : 0;
+	struct holder *h = arg;
+	int on = 1;
+	auto_fd int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+
+	/* With CAP_ACK, an answer does not repeat the message that it is about. */
+	if (fd < 0 || setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof(on)) < 0)
+		return err_sys(e, errno, "netlink to nftables");
+	h->nftables = take_fd(&fd);
+	return 0;
 }
 
-int out_start(struct holder *h, struct err *e)
+/* The kernel has dealt with a message when send returns, so its answers are there: one for each
+ * change, or the reason of a failure. */
+static int take_answers(int fd, const char *set, struct err *e)
 {
-	json_t *out = json_object_get(h->plan, "out");
+	struct nlmsghdr data[64]; /* answers come one at a time, and are shorter */
+	unsigned changes = 0;
+	int failed = 0;
+	ssize_t n;
 
-	return out ? start_pasta(h, out, e) : 0;
-}
+	while ((n = recv(fd, data, sizeof(data), MSG_DONTWAIT)) > 0) {
+		unsigned left = (unsigned)n;
 
-/* Added, removed and added again in one transaction: the only way to begin its time anew. */
-int out_open(struct holder *h, const char *set, const uint32_t *addrs, unsigned n, uint32_t seconds,
-	struct err *e)
-{
-	struct op op = op_for_cleanup(START_SECONDS);
-	auto_buf struct buf text = {0};
+		for (struct nlmsghdr *m = data; NLMSG_OK(m, left); m = NLMSG_NEXT(m, left)) {
+			const struct nlmsgerr *answer = NLMSG_DATA(m);
 
-	for (unsigned i = 0; i < n; i++) {
-		char addr[IPV4_TEXT_MAX];
-
-		ipv4_text(addrs[i], addr);
-		if (buf_printf(&text, e,
-			    "add element " NET_RULES_TABLE " %s { %s }\n"
-			    "delete element " NET_RULES_TABLE " %s { %s }\n"
-			    "add element " NET_RULES_TABLE " %s { %s timeout %us }\n",
-			    set, addr, set, addr, set, addr, seconds) < 0)
-			return -1;
+			if (m->nlmsg_type != NLMSG_ERROR)
+				continue;
+			changes += answer->error == 0;
+			if (!failed)
+				failed = -answer->error;
+		}
 	}
-	return child_run(&op, h->netns, nft, buf_bytes(&text), NULL, e);
+	if (failed || errno != EAGAIN)
+		return err_sys(e, failed ? failed : errno, "set %s", set);
+	return changes == SET_MESSAGE_CHANGES ? 0
+					      : err_set(e, ERR_INTERNAL, "set %s: no answer", set);
+}
+
+int egress_open_addresses(struct holder *h, const char *set, const uint32_t *addrs, unsigned n,
+	uint32_t seconds, struct err *e)
+{
+	auto_buf struct buf b = {0};
+
+	if (set_message(set, addrs, n, seconds, &b, e) < 0)
+		return -1;
+	if (send(h->nftables, buf_data(&b), b.len, 0) < 0)
+		return err_sys(e, errno, "set %s", set);
+	return take_answers(h->nftables, set, e);
+}
+
+/* ---- starting ---- */
+
+int egress_read_host(struct holder *h, struct err *e)
+{
+	return json_object_get(h->plan, "egress") ? hostaddr_open(&h->hosts, e) : 0;
+}
+
+int egress_start(struct holder *h, struct err *e)
+{
+	json_t *egress = json_object_get(h->plan, "egress");
+
+	if (!egress)
+		return 0;
+	return netns_run(h->netns, connect_inside, h, NULL, e) < 0 ? -1 : start_pasta(h, egress, e);
 }

@@ -1,10 +1,9 @@
-#include "net/forward.h"
+#include "net/holder/forward.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,9 +12,11 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
+#include "util/thread/thread.h"
 
-enum { CONNECTIONS_MAX = 256, PIECE = 64 * 1024, STACK = 256 * 1024 };
+enum { CONNECTIONS_MAX = 256, PIECE = 64 * 1024 };
+#define ACCEPT_AGAIN 0.1
 
 struct listener {
 	struct forward f;
@@ -27,7 +28,7 @@ struct carrier {
 	struct forward f;
 	int outer;
 	pthread_t thread;
-	bool ended; /* under the lock of all */
+	bool ended; /* protected by the lock of struct forwards */
 	struct carrier *next;
 };
 
@@ -35,13 +36,13 @@ struct forwards {
 	int (*connect)(void *arg, const struct op *op, const struct forward *f, int *ret_fd,
 		struct err *e);
 	void *arg;
-	struct op op; /* of all threads: cancelled when it is over */
-	int epoll;    /* the listeners, by their host port; 0: ended */
-	int ended;    /* eventfd: a carrier has ended */
+	struct op op; /* of all threads; cancelled by forwards_free */
+	int epoll;    /* the listeners, by host port; 0 stands for `ended` */
+	int ended;    /* eventfd, written when a carrier has ended */
 	pthread_t thread;
 
-	pthread_mutex_t mu;
-	bool runs; /* the thread does */
+	struct lock mu;
+	bool runs; /* the listening thread was started */
 	struct listener list[FORWARDS_MAX];
 	unsigned n;
 	struct carrier *carriers;
@@ -50,7 +51,7 @@ struct forwards {
 
 /* ---- carrying ---- */
 
-/* Bytes on their way in one direction. */
+/* The bytes of one direction. */
 struct flow {
 	int from, to;
 	bool ended;
@@ -58,7 +59,7 @@ struct flow {
 	char bytes[PIECE];
 };
 
-/* false: broken. An end is passed on when everything before it was. */
+/* False: the connection is broken. An end of file is passed on after all bytes before it. */
 static bool flow_move(struct flow *w, short from_ready, short to_ready)
 {
 	ssize_t n;
@@ -88,7 +89,7 @@ static bool flow_move(struct flow *w, short from_ready, short to_ready)
 	return true;
 }
 
-/* Nothing was expected of it any more, and nothing can be sent to it. */
+/* Whether we expect nothing of the peer any more and can send it nothing either. */
 static bool is_gone(const struct pollfd *p)
 {
 	return !p->events && p->revents & (POLLERR | POLLHUP);
@@ -122,10 +123,8 @@ static void carry(const struct op *op, int outer, int inner)
 	}
 }
 
-/*
- * Who has ended one direction may have gone altogether: nobody would notice, and the other side
- * could keep a connection busy for ever by saying nothing. Those who are gone do not answer.
- */
+/* A peer that has ended its direction may have gone without a sign. Without keep-alive, the other
+ * side could hold the connection for ever by sending nothing. */
 static void keep_alive(int fd)
 {
 	int on = 1, idle = 60, every = 20, tries = 3;
@@ -141,7 +140,7 @@ static void wake(int fd)
 	uint64_t one = 1;
 
 	if (write(fd, &one, sizeof(one)) < 0)
-		abort(); /* an eventfd with room: cannot fail */
+		abort(); /* an eventfd's write cannot fail here */
 }
 
 static void *carrier_main(void *arg)
@@ -149,14 +148,14 @@ static void *carrier_main(void *arg)
 	struct carrier *c = arg;
 	struct forwards *all = c->all;
 	auto_fd int inner = -1;
-	struct err ignored; /* the client sees the connection close */
+	struct err ignored; /* not reported: the client sees the connection close */
 
 	keep_alive(c->outer);
 	if (all->connect(all->arg, &all->op, &c->f, &inner, &ignored) == 0)
 		carry(&all->op, c->outer, inner);
 	close(c->outer);
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+		auto_unlock struct lock *held = lock_take(&all->mu);
 		c->ended = true;
 	}
 	wake(all->ended);
@@ -165,22 +164,10 @@ static void *carrier_main(void *arg)
 
 /* ---- listening ---- */
 
-static int spawn(pthread_t *ret, void *(*run)(void *), void *arg, struct err *e)
-{
-	pthread_attr_t attr;
-	int eno;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	eno = pthread_create(ret, &attr, run, arg);
-	pthread_attr_destroy(&attr);
-	return eno ? err_sys(e, eno, "start a thread") : 0;
-}
-
-/* Takes a carrier off the list: one that has ended, or any. */
+/* Takes an ended carrier off the list, or any carrier. */
 static struct carrier *take_carrier(struct forwards *all, bool any)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	auto_unlock struct lock *held = lock_take(&all->mu);
 
 	for (struct carrier **at = &all->carriers; *at; at = &(*at)->next) {
 		struct carrier *c = *at;
@@ -199,15 +186,16 @@ static void join_carriers(struct forwards *all, bool any)
 	struct carrier *c;
 
 	while ((c = take_carrier(all, any))) {
-		pthread_join(c->thread, NULL);
+		thread_join(c->thread);
 		free(c);
 	}
 }
 
-/* Somebody is at the door of that port. */
-static struct carrier *let_in(struct forwards *all, unsigned host_port)
+/* Accepts a connection to a forwarded port; NULL: none. *ret_short: it waits, but we have no file
+ * descriptor left, say. */
+static struct carrier *let_in(struct forwards *all, unsigned host_port, bool *ret_short)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	auto_unlock struct lock *held = lock_take(&all->mu);
 	struct carrier *c = NULL;
 
 	for (unsigned i = 0; i < all->n; i++) {
@@ -216,8 +204,10 @@ static struct carrier *let_in(struct forwards *all, unsigned host_port)
 		if (all->list[i].f.host_port != host_port)
 			continue;
 		fd = accept4(all->list[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0)
+		if (fd < 0) {
+			*ret_short = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
 			return NULL;
+		}
 		c = all->n_carriers < CONNECTIONS_MAX ? malloc(sizeof(*c)) : NULL;
 		if (!c) {
 			close(fd);
@@ -230,18 +220,23 @@ static struct carrier *let_in(struct forwards *all, unsigned host_port)
 
 static void serve_one(struct forwards *all, unsigned host_port)
 {
-	struct carrier *c = let_in(all, host_port);
+	bool is_short = false;
+	struct carrier *c = let_in(all, host_port, &is_short);
 	struct err ignored;
 
+	/* The listener stays readable, so we pause before we look again. */
+	if (is_short)
+		op_pause(&all->op, ACCEPT_AGAIN, &ignored);
 	if (!c)
 		return;
-	/* Only this thread and, after its end, the owner take carriers off the list. */
-	if (spawn(&c->thread, carrier_main, c, &ignored) < 0) {
+	/* c may be used: only this thread (and the owner after its end) takes carriers off the
+	 * list. */
+	if (thread_start(&c->thread, "forward-carry", carrier_main, c, &ignored) < 0) {
 		close(c->outer);
 		free(c);
 		return;
 	}
-	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	auto_unlock struct lock *held = lock_take(&all->mu);
 	c->next = all->carriers;
 	all->carriers = c;
 	all->n_carriers++;
@@ -254,7 +249,6 @@ static void *listen_main(void *arg)
 	uint64_t count;
 	struct err ignored;
 
-	pthread_setname_np(pthread_self(), "moat-forward");
 	while (op_wait_fd(&all->op, all->epoll, POLLIN, &ignored) == 0) {
 		int n = epoll_wait(all->epoll, events, ARRAY_LEN(events), 0);
 
@@ -288,7 +282,7 @@ int forwards_new(int (*connect)(void *arg, const struct op *op, const struct for
 		return err_oom(e);
 	all->connect = connect;
 	all->arg = arg;
-	pthread_mutex_init(&all->mu, NULL);
+	lock_init(&all->mu, "forwards.mu", LOCK_LEAF);
 	all->op.cancel_fd = -1;
 	all->epoll = epoll_create1(EPOLL_CLOEXEC);
 	all->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -311,7 +305,7 @@ void forwards_free(struct forwards *all)
 		return;
 	if (all->runs) {
 		op_cancel(&all->op);
-		pthread_join(all->thread, NULL);
+		thread_join(all->thread);
 	}
 	join_carriers(all, true);
 	for (unsigned i = 0; i < all->n; i++)
@@ -321,7 +315,7 @@ void forwards_free(struct forwards *all)
 	if (all->ended >= 0)
 		close(all->ended);
 	op_done(&all->op);
-	pthread_mutex_destroy(&all->mu);
+	lock_done(&all->mu);
 	free(all);
 }
 
@@ -352,11 +346,11 @@ int forwards_add(
 	if (listen_at(f->host_port, &fd, &l.f.host_port, e) < 0)
 		return -1;
 	l.fd = fd;
-	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	auto_unlock struct lock *held = lock_take(&all->mu);
 	if (all->n == FORWARDS_MAX)
 		return err_set(
 			e, ERR_LIMIT, "a sandbox has at most %d forwarded ports", FORWARDS_MAX);
-	if (!all->runs && spawn(&all->thread, listen_main, all, e) < 0)
+	if (!all->runs && thread_start(&all->thread, "forward", listen_main, all, e) < 0)
 		return -1;
 	all->runs = true;
 	if (watch(all, fd, l.f.host_port, e) < 0)
@@ -369,11 +363,11 @@ int forwards_add(
 
 int forwards_remove(struct forwards *all, unsigned host_port, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	auto_unlock struct lock *held = lock_take(&all->mu);
 
 	for (unsigned i = 0; i < all->n; i++)
 		if (all->list[i].f.host_port == host_port) {
-			close(all->list[i].fd); /* and is watched no more */
+			close(all->list[i].fd); /* which also removes it from epoll */
 			memmove(&all->list[i], &all->list[i + 1],
 				(--all->n - i) * sizeof(all->list[0]));
 			return 0;
@@ -383,7 +377,7 @@ int forwards_remove(struct forwards *all, unsigned host_port, struct err *e)
 
 unsigned forwards_list(struct forwards *all, struct forward ret[static FORWARDS_MAX])
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&all->mu);
+	auto_unlock struct lock *held = lock_take(&all->mu);
 
 	for (unsigned i = 0; i < all->n; i++)
 		ret[i] = all->list[i].f;

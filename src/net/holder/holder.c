@@ -1,4 +1,4 @@
-#include "net/holder.h"
+#include "net/holder/holder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,15 +10,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "net/dns.h"
-#include "net/forward.h"
-#include "net/holder-state.h"
-#include "net/netns.h"
-#include "net/out.h"
+#include "net/holder/dns.h"
+#include "net/holder/egress.h"
+#include "net/holder/netns.h"
+#include "net/holder/requests.h"
+#include "net/holder/setup.h"
 #include "spec/spec.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/msg.h"
+#include "util/system/io.h"
+#include "util/system/msg.h"
 #include "util/str.h"
 
 #define PLAN_MAX  (64u << 20)
@@ -36,7 +36,7 @@ static int read_plan(struct holder *h, struct err *e)
 	return json_parse_object(buf_bytes(&text), &h->plan, e);
 }
 
-/* In a pid namespace of ours, /proc still counts as the host does. */
+/* Reads /proc/self: /proc shows the host's pids, getpid() that of our own pid namespace. */
 static int find_self(struct holder *h, struct err *e)
 {
 	char pid[24];
@@ -48,7 +48,7 @@ static int find_self(struct holder *h, struct err *e)
 	return 0;
 }
 
-static int tell(const char *what, const struct err *why, struct err *e)
+static int send_event(const char *what, const struct err *why, struct err *e)
 {
 	auto_json json_t *msg = NULL;
 
@@ -59,21 +59,21 @@ static int tell(const char *what, const struct err *why, struct err *e)
 	return msg_send(HOLDER_FD_REQUESTS, msg, -1, e);
 }
 
-/* Keeps the end of what the children say, for the case that one of them dies. */
-static void hear_children(struct holder *h)
+/* Keeps the end of the children's output, for the message if one of them ends. */
+static void read_children_output(struct holder *h)
 {
-	char text[HOLDER_WORDS];
+	char text[HOLDER_OUTPUT_MAX];
 	ssize_t n;
 
 	while ((n = read(h->log[0], text, sizeof(text))) > 0) {
 		while (n && text[n - 1] == '\n')
 			n--;
 		if (n)
-			str_escape(text, (size_t)n, h->words, sizeof(h->words));
+			str_escape(text, (size_t)n, h->last_output, sizeof(h->last_output));
 	}
 }
 
-/* Only the end of the daemon, or its closing us, is a failure. */
+/* Fails only if the daemon has ended or has closed the socket. */
 static int serve_request(struct holder *h, struct err *e)
 {
 	auto_json json_t *msg = NULL, *result = NULL, *answer = NULL;
@@ -99,9 +99,9 @@ static int serve_request(struct holder *h, struct err *e)
 
 static int follow_child(struct holder *h, unsigned i, struct err *e)
 {
-	if (child_again(&h->children[i], h->words, e) < 0)
+	if (child_restart(&h->children[i], h->last_output, e) < 0)
 		return -1;
-	return (int)i == h->out ? out_set_up(h, e) : 0;
+	return (int)i == h->pasta ? egress_set_up_interface(h, e) : 0;
 }
 
 enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_CHILDREN };
@@ -120,9 +120,10 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 	if (poll(fds, n + n_dns, dns_timeout(h->dns)) < 0)
 		return errno == EINTR ? 0 : err_sys(e, errno, "poll");
 	if (fds[AT_LOG].revents)
-		hear_children(h);
-	/* First of all: nothing may be answered or opened by what was true before. */
-	if (fds[AT_HOSTS].revents && out_follow_host(h, e) < 0)
+		read_children_output(h);
+	/* Before anything is answered or opened: it must not be judged by the host's old
+	 * addresses. */
+	if (fds[AT_HOSTS].revents && egress_update_host(h, e) < 0)
 		return -1;
 	for (unsigned i = 0; i < h->n_children; i++)
 		if (fds[AT_CHILDREN + i].revents && follow_child(h, i, e) < 0)
@@ -132,8 +133,8 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 }
 
 /*
- * Enough for us, and all that pasta gets: it has a socket of the host's for every connection and
- * for every UDP port of a guest, and who may open them without end takes all of the host's ports.
+ * The limit is enough for us, and pasta inherits it. pasta has a socket of the host for every
+ * connection and every UDP port of a guest: without a limit, a guest could use up the host's ports.
  */
 static int limit_files(struct err *e)
 {
@@ -158,12 +159,12 @@ static int run(struct holder *h, struct err *e)
 	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0)
 		return -1;
 	for (int fd = HOLDER_FD_REQUESTS; fd < HOLDER_FD_CAPTURES + SPEC_VNETS_MAX; fd++)
-		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* those that are there */
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* fails for those that are not open */
 	if (holder_setup(h, e) < 0) {
-		hear_children(h);
-		return *h->words ? err_wrap(e, "%s", h->words) : -1;
+		read_children_output(h);
+		return *h->last_output ? err_wrap(e, "%s", h->last_output) : -1;
 	}
-	if (tell("ready", NULL, e) < 0)
+	if (send_event("ready", NULL, e) < 0)
 		return -1;
 	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + DNS_POLL_MAX, sizeof(*fds));
 	if (!fds)
@@ -180,16 +181,16 @@ int holder_main(int argc, char **argv)
 	struct holder *h = calloc(1, sizeof(*h));
 	struct err e = {0}, ignored;
 
-	(void)argv; /* the stamp is for others to see */
+	(void)argv; /* the stamp is only for others to see */
 	if (argc != 3 || fcntl(HOLDER_FD_REQUESTS, F_GETFD) < 0 || !h) {
-		fprintf(stderr, "moat net-holder is internal to moat\n");
+		fprintf(stderr, "moat-helper net-holder is internal to moat\n");
 		return 2;
 	}
 	prctl(PR_SET_NAME, "net-holder");
-	h->netns = h->out = h->hosts.fd = -1;
+	h->netns = h->pasta = h->hosts.fd = h->nftables = -1;
 	run(h, &e);
-	if (tell("failed", &e, &ignored) < 0)
-		_exit(2); /* nobody is left to tell */
-	/* Without exit handlers: as process 1 this ends everything that is left. */
+	if (send_event("failed", &e, &ignored) < 0)
+		_exit(2); /* the daemon has gone */
+	/* No exit handlers: the end of process 1 kills everything that is left. */
 	_exit(1);
 }

@@ -1,4 +1,4 @@
-#include "net/hostaddr.h"
+#include "net/holder/hostaddr.h"
 
 #include <errno.h>
 #include <linux/netlink.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/script.h"
+#include "net/plan/nftables.h"
 #include "util/auto.h"
 
 enum { NETS_MAX = 65536, PIECE = 64 * 1024, SCANS_MAX = 50, CHANGED = 2 };
@@ -65,7 +65,7 @@ static int take_route(struct hostaddr *h, const struct nlmsghdr *m, struct err *
 	return add_net(h, net, e);
 }
 
-/* 1: that was the end of the table. CHANGED: it changed while it was read. */
+/* Returns 1 at the end of the table, CHANGED if the table changed while it was read. */
 static int take_piece(struct hostaddr *h, const void *piece, ssize_t n, struct err *e)
 {
 	unsigned left = (unsigned)n;
@@ -128,7 +128,7 @@ int hostaddr_changed(struct hostaddr *h)
 	int changed = 0;
 	ssize_t n;
 
-	/* ENOBUFS: news were lost, so there were some. */
+	/* ENOBUFS: notifications were lost, so something changed. */
 	while ((n = recv(h->fd, piece, sizeof(piece), 0)) > 0 || (n < 0 && errno == ENOBUFS))
 		changed = 1;
 	return changed;
@@ -144,12 +144,12 @@ bool hostaddr_has(const struct hostaddr *h, uint32_t addr)
 
 int hostaddr_script(const struct hostaddr *h, struct buf *ret, struct err *e)
 {
-	if (buf_add_str(ret, "flush set " NET_RULES_TABLE " host\n", e) < 0)
+	if (buf_add_str(ret, "flush set " NFTABLES_TABLE " host\n", e) < 0)
 		return -1;
 	for (size_t i = 0; i < h->n; i++) {
 		char text[NET_TEXT_MAX];
 
-		if (buf_printf(ret, e, "add element " NET_RULES_TABLE " host { %s }\n",
+		if (buf_printf(ret, e, "add element " NFTABLES_TABLE " host { %s }\n",
 			    ipv4_net_text(h->nets[i], text)) < 0)
 			return -1;
 	}

@@ -1,8 +1,7 @@
-#include "net/netns.h"
+#include "net/holder/netns.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,10 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "net/holder.h"
+#include "net/holder/holder.h"
 #include "util/auto.h"
+#include "util/thread/thread.h"
 
-enum { NOBODY = 65534, STACK = 256 * 1024 };
+enum { NOBODY = 65534 };
 
 static int write_text(pid_t pid, const char *name, const char *text)
 {
@@ -32,8 +32,8 @@ static int write_text(pid_t pid, const char *name, const char *text)
 	return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* The child is root in its namespace and ourselves outside of it. Where we may, it also knows
- * nobody, so that what it starts need not be root even there. */
+/* Maps root in the child's namespace to our own user. If we may, maps nobody too, so that the
+ * holder's programs need not be root even in there. */
 static int map_ids(pid_t child, bool *ret_nobody)
 {
 	char both[80], one[40];
@@ -61,9 +61,9 @@ static pid_t clone_process(unsigned long flags)
 	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* Ends with the child's status. The daemon must see the child's end of the socket close, not ours.
- */
-static void __attribute__((noreturn)) stand_by(pid_t child)
+/* Waits for the child and exits with its status. Closes our end of the socket, as the daemon must
+ * see when the child's is closed. */
+static void __attribute__((noreturn)) wait_and_exit(pid_t child)
 {
 	int status = 0;
 
@@ -96,7 +96,7 @@ int netns_leave_host(bool *ret_nobody, struct err *e)
 	if (pipe2(ready, O_CLOEXEC) < 0)
 		return err_sys(e, errno, "pipe");
 	child = clone_process(CLONE_NEWUSER | CLONE_NEWPID);
-	if (child < 0 && getuid() == 0) { /* root needs no user namespace to have its rights */
+	if (child < 0 && getuid() == 0) { /* root has all rights without a user namespace */
 		user_ns = false;
 		child = clone_process(CLONE_NEWPID);
 	}
@@ -109,10 +109,10 @@ int netns_leave_host(bool *ret_nobody, struct err *e)
 	}
 	close(ready[0]);
 	if (user_ns && map_ids(child, &nobody) < 0)
-		close(ready[1]); /* which tells it */
+		close(ready[1]); /* this tells the child that its ids are mapped */
 	else if (write(ready[1], nobody || !user_ns ? "n" : "y", 1) < 0)
 		close(ready[1]);
-	stand_by(child);
+	wait_and_exit(child);
 }
 
 struct job {
@@ -147,17 +147,11 @@ int netns_run(
 	int netns, int (*fn)(void *arg, struct err *e), void *arg, int *ret_netns, struct err *e)
 {
 	struct job job = {.netns = netns, .fn = fn, .arg = arg, .e = e};
-	pthread_attr_t attr;
 	pthread_t thread;
-	int rc;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	rc = pthread_create(&thread, &attr, job_main, &job);
-	pthread_attr_destroy(&attr);
-	if (rc)
-		return err_sys(e, rc, "thread");
-	pthread_join(thread, NULL);
+	if (thread_start(&thread, "netns", job_main, &job, e) < 0)
+		return -1;
+	thread_join(thread);
 	if (netns < 0 && job.netns >= 0) {
 		if (job.rc < 0)
 			close(job.netns);

@@ -1,4 +1,4 @@
-/* netns.h - being in namespaces. For the holder. */
+/* netns.h - entering namespaces. For the holder. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,12 +7,13 @@
 #include "util/err.h"
 
 /*
- * Becomes a child that is process 1 of new user and pid namespaces, with all rights in them; the
- * parent waits for it and never returns. *ret_nobody: there is a second user, nobody, to become.
+ * Returns in a child that is process 1 of new user and pid namespaces, with all rights in them. The
+ * parent waits for the child and never returns. *ret_nobody: the user nobody exists in there, so
+ * programs can run as nobody.
  */
 int netns_leave_host(bool *ret_nobody, struct err *e);
 
-/* Runs fn on a thread of its own inside a network namespace: a new one when netns is -1, and then
- * *ret_netns is set. What fn starts is inside as well. */
+/* Runs fn on a new thread in a network namespace. netns -1: in a new one, which *ret_netns is set
+ * to. Programs that fn starts are in it too. */
 int netns_run(
 	int netns, int (*fn)(void *arg, struct err *e), void *arg, int *ret_netns, struct err *e);

@@ -1,20 +1,19 @@
-#include "net/record.h"
+#include "net/holder/record.h"
 
 #include <errno.h>
 #include <net/if.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "net/capture.h"
-#include "net/holder.h"
-#include "net/netns.h"
+#include "net/capture/capture.h"
+#include "net/holder/holder.h"
+#include "net/holder/netns.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/thread/thread.h"
 
-/* A guest can send for ever; a host's disk is not that large. */
+/* A limit: a guest can send without end, and the host's disk is finite. */
 #define FILE_MAX (1ull << 30)
-#define STACK    (128 * 1024)
 
 struct record {
 	const json_t *taps;
@@ -31,8 +30,8 @@ static int listen_inside(void *arg, struct err *e)
 	json_t *tap;
 	size_t i;
 
-	json_array_foreach((json_t *)r->taps, i, tap) r->c.taps[r->c.n_taps++] =
-		(int)if_nametoindex(json_string_value(tap));
+	json_array_foreach((json_t *)r->taps, i, tap)
+		r->c.taps[r->c.n_taps++] = (int)if_nametoindex(json_string_value(tap));
 	r->bridge_number = (int)if_nametoindex(r->bridge);
 	r->c.bridges = &r->bridge_number;
 	r->c.n_bridges = 1;
@@ -61,7 +60,7 @@ static void *record_main(void *arg)
 {
 	static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1};
 	struct record *r = arg;
-	struct err ignored; /* a full file is whole; a full disk is seen by everybody */
+	struct err ignored; /* at the limit the file is complete; a full disk is known elsewhere */
 
 	capture_run(&r->c, &forever, write_piece, r, &ignored);
 	close(r->file);
@@ -69,14 +68,13 @@ static void *record_main(void *arg)
 	return NULL;
 }
 
-/* What it allocates belongs to its thread, which lives as long as the holder. */
+/* The thread uses what this allocates until the holder ends; nothing is freed. */
 static int start_one(struct holder *h, json_t *j, struct err *e)
 {
 	struct record *r = calloc(1, sizeof(*r));
-	pthread_attr_t attr;
 	pthread_t thread;
 	json_t *taps;
-	int vnet, rc;
+	int vnet;
 
 	if (!r)
 		return err_oom(e);
@@ -90,11 +88,7 @@ static int start_one(struct holder *h, json_t *j, struct err *e)
 		return err_oom(e);
 	if (netns_run(h->netns, listen_inside, r, NULL, e) < 0)
 		return -1;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	rc = pthread_create(&thread, &attr, record_main, r);
-	pthread_attr_destroy(&attr);
-	return rc ? err_sys(e, rc, "thread") : 0;
+	return thread_start(&thread, "capture", record_main, r, e);
 }
 
 int record_start(struct holder *h, struct err *e)
@@ -102,7 +96,8 @@ int record_start(struct holder *h, struct err *e)
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(json_object_get(h->plan, "captures"), i,
-		one) if (start_one(h, one, e) < 0) return -1;
+	json_array_foreach(json_object_get(h->plan, "captures"), i, one)
+		if (start_one(h, one, e) < 0)
+			return -1;
 	return 0;
 }

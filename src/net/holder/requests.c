@@ -1,4 +1,5 @@
-/* What a holder is asked for. */
+#include "net/holder/requests.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,14 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/capture.h"
-#include "net/dns.h"
-#include "net/forward.h"
-#include "net/holder-state.h"
-#include "net/memfd.h"
-#include "net/netns.h"
+#include "net/capture/capture.h"
+#include "net/holder/dns.h"
+#include "net/holder/netns.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 
 #define LEASES_MAX      (1u << 20)
@@ -67,7 +65,7 @@ static int add_leases(struct holder *h, json_t *show, struct err *e)
 		auto_buf struct buf text = {0};
 		auto_free char *s = NULL;
 
-		/* Guests can make it too long; they must not hide what else there is to see. */
+		/* A file over the limit, which guests can cause, must not hide the rest. */
 		if (file_read_all(h->leases[i].fd, LEASES_MAX, &text, e) < 0 &&
 			e->kind != ERR_LIMIT)
 			return -1;
@@ -112,7 +110,7 @@ static int add_forwards(struct holder *h, json_t *show, struct err *e)
 	return 0;
 }
 
-/* How things stand, in a file: it may be long. */
+/* The state of the network, in a file, as it may be long. */
 static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 {
 	auto_json json_t *show = json_object();
@@ -126,10 +124,9 @@ static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 		list_set(h, show, "refused", e) < 0 || list_set(h, show, "refused_other", e) < 0 ||
 		list_set(h, show, "refused_more", e) < 0 || json_to_str(show, &text, e) < 0)
 		return -1;
-	return net_memfd("show", text, strlen(text), ret_fd, e);
+	return file_in_memory("show", text, strlen(text), ret_fd, e);
 }
 
-/* On the thread of one connection, which enters the sandbox's network for good. */
 int holder_connect(
 	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e)
 {
@@ -195,12 +192,13 @@ static int listen_inside(void *arg, struct err *e)
 	json_t *name;
 	size_t i;
 
-	json_array_foreach(l->names, i, name) json_array_append_new(
-		l->numbers, json_integer(if_nametoindex(json_string_value(name))));
+	json_array_foreach(l->names, i, name)
+		json_array_append_new(
+			l->numbers, json_integer(if_nametoindex(json_string_value(name))));
 	return capture_socket(&l->fd, e);
 }
 
-/* A socket that hears everything, and the numbers of these interfaces. */
+/* Answers with a socket that sees all frames, and with the numbers of the interfaces. */
 static int answer_listen(struct holder *h, json_t *args, json_t **ret, int *ret_fd, struct err *e)
 {
 	struct listen l = {.numbers = json_array(), .fd = -1};

@@ -1,4 +1,5 @@
-/* Making the network: on a thread inside the new namespace, one step after the other. */
+#include "net/holder/setup.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -6,14 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "net/dns.h"
-#include "net/holder-state.h"
-#include "net/memfd.h"
-#include "net/netns.h"
-#include "net/out.h"
-#include "net/record.h"
+#include "net/holder/dns.h"
+#include "net/holder/egress.h"
+#include "net/holder/netns.h"
+#include "net/holder/record.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 
 #define STEP_SECONDS 60
@@ -23,19 +22,21 @@ static const struct {
 	const char *path, *value;
 	bool needed;
 } settings[] = {
-	/* No IPv6 of our own: nobody can talk to it. Between the guests it passes. */
+	/* moat has no IPv6 addresses, so no guest can reach it by IPv6. Between guests
+	 * IPv6 passes. */
 	{"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1", false},
 	{"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1", false},
-	/* Answer for an address only on the bridge that has it, and believe no address that comes
-	 * from the wrong side. */
+	/* Answer ARP for an address only on the bridge that has it, and drop packets whose source
+	 * address belongs to another interface. */
 	{"/proc/sys/net/ipv4/conf/all/arp_ignore", "1", true},
 	{"/proc/sys/net/ipv4/conf/all/rp_filter", "1", true},
-	/* The larger of the two counts, and a new namespace has the host's default: 2 on many. */
+	/* The larger one of "all" and "default" counts, and a new namespace copies the host's
+	 * default: often 2. */
 	{"/proc/sys/net/ipv4/conf/default/rp_filter", "1", true},
 	{"/proc/sys/net/ipv4/conf/all/send_redirects", "0", true},
 	{"/proc/sys/net/ipv4/conf/default/send_redirects", "0", true},
 	{"/proc/sys/net/ipv4/conf/all/accept_redirects", "0", true},
-	/* Frames between guests are the switch's business, not the router's. */
+	/* Frames between guests of a vnet pass the bridge without the IP rules. */
 	{"/proc/sys/net/bridge/bridge-nf-call-iptables", "0", false},
 	{"/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0", false},
 	{"/proc/sys/net/bridge/bridge-nf-call-arptables", "0", false},
@@ -46,7 +47,7 @@ static int write_setting(const char *path, const char *value, bool needed, struc
 	auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 && errno == ENOENT && !needed)
-		return 0; /* this kernel has no such thing, so it is off */
+		return 0; /* this kernel lacks the feature, so it is off */
 	if (fd < 0 || write(fd, value, strlen(value)) < 0)
 		return err_sys(e, errno, "%s", path);
 	return 0;
@@ -73,20 +74,20 @@ static int load_rules(struct holder *h, bool arp, struct err *e)
 	return child_run(&op, -1, nft, buf_bytes(&text), NULL, e);
 }
 
-/* The rules first: there is no moment without them. */
+/* Loads the rules before any interface exists, so that nothing ever passes without them. */
 static int make_rules(void *arg, struct err *e)
 {
 	struct holder *h = arg;
 
-	/* First, as it sets others back. Where there is nowhere to go nothing is forwarded,
-	 * whatever the rules say. */
+	/* ip_forward first, as writing it resets other settings. Without egress and routing it is
+	 * off, whatever the rules say. */
 	if (write_setting("/proc/sys/net/ipv4/ip_forward",
 		    json_is_true(json_object_get(h->plan, "forward")) ? "1" : "0", true, e) < 0)
 		return -1;
 	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
 		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)
 			return -1;
-	/* A kernel that has no rules for ARP must do without them. All are loaded or none. */
+	/* Try without ARP rules if the kernel has none: nft loads all rules or nothing. */
 	return load_rules(h, true, e) == 0 ? 0 : load_rules(h, false, e);
 }
 
@@ -131,14 +132,14 @@ static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 
 	if (!conf || !bridge || h->n_children == HOLDER_CHILDREN_MAX)
 		return err_set(e, ERR_INTERNAL, "dhcp: not a plan");
-	if (net_memfd("dnsmasq.conf", conf, strlen(conf), &conf_fd, e) < 0 ||
-		net_memfd("leases", "", 0, &lease_fd, e) < 0)
+	if (file_in_memory("dnsmasq.conf", conf, strlen(conf), &conf_fd, e) < 0 ||
+		file_in_memory("leases", "", 0, &lease_fd, e) < 0)
 		return -1;
 	h->leases[h->n_leases++] = (struct lease_file){.bridge = bridge, .fd = lease_fd};
 	strv_add_all(&c->argv, "dnsmasq", "--log-facility=-", "--quiet-dhcp", "--no-hosts",
 		"--no-resolv", "--pid-file", NULL);
-	/* Where it can become nobody it does. Otherwise it must not try to: root of this namespace
-	 * is nobody special outside of it. */
+	/* dnsmasq becomes nobody if that user exists here. Otherwise it must not try; it is root of
+	 * this namespace, which is an ordinary user outside. */
 	if (h->nobody)
 		strv_add_all(&c->argv, "--keep-in-foreground", "--user=nobody", NULL);
 	else
@@ -155,13 +156,15 @@ int holder_setup(struct holder *h, struct err *e)
 	json_t *dhcp = json_object_get(h->plan, "dhcp"), *vnet;
 	size_t i;
 
-	if (out_look(h, e) < 0 || netns_run(-1, make_rules, h, &h->netns, e) < 0)
+	if (egress_read_host(h, e) < 0 || netns_run(-1, make_rules, h, &h->netns, e) < 0)
 		return -1;
-	/* pasta gets ready while the rest is made. */
-	if (out_start(h, e) < 0 || netns_run(h->netns, make_links, h, NULL, e) < 0)
+	/* pasta gets ready while we make the links. */
+	if (egress_start(h, e) < 0 || netns_run(h->netns, make_links, h, NULL, e) < 0)
 		return -1;
-	json_array_foreach(dhcp, i, vnet) if (start_dhcp(h, vnet, e) < 0) return -1;
+	json_array_foreach(dhcp, i, vnet)
+		if (start_dhcp(h, vnet, e) < 0)
+			return -1;
 	if (record_start(h, e) < 0 || dns_start(h, &h->dns, e) < 0)
 		return -1;
-	return out_set_up(h, e);
+	return egress_set_up_interface(h, e);
 }

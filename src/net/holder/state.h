@@ -1,41 +1,33 @@
-/* holder-state.h - what a holder has; for its own files, on its main thread. */
+/* state.h - struct holder, the data of a holder process. Only types. For its main thread. */
 #pragma once
 
 #include <jansson.h>
 
-#include "net/child.h"
-#include "net/forward.h"
-#include "net/hostaddr.h"
+#include "net/holder/child.h"
+#include "net/holder/forward.h"
+#include "net/holder/hostaddr.h"
 
-enum { HOLDER_CHILDREN_MAX = 72, HOLDER_WORDS = 400 };
+enum { HOLDER_CHILDREN_MAX = 72, HOLDER_OUTPUT_MAX = 400 };
 
 struct lease_file {
-	const char *bridge; /* the plan's */
+	const char *bridge; /* borrowed from the plan */
 	int fd;
 };
 
 struct holder {
 	json_t *plan;
 	int netns;
-	bool nobody;              /* programs may run as nobody */
-	char self[40];            /* "/proc/N": how programs find our open files */
-	int log[2];               /* what the children say */
-	char words[HOLDER_WORDS]; /* the last of that */
+	bool nobody;   /* programs can run as nobody */
+	char self[40]; /* "/proc/N": the holder's programs open its files below this path */
+	int log[2];    /* pipe: the children's stdout and stderr */
+	char last_output[HOLDER_OUTPUT_MAX]; /* end of the children's output, for messages */
 	struct child children[HOLDER_CHILDREN_MAX];
 	unsigned n_children;
-	int out;               /* which of them is pasta; -1: none */
-	struct hostaddr hosts; /* fd -1: nobody needs to know */
+	int pasta;             /* index in children; -1: the sandbox has no egress */
+	struct hostaddr hosts; /* fd -1: not watched, as there is no egress */
+	int nftables;          /* netlink, in netns; -1: the sandbox has no egress */
 	struct dns *dns;
 	struct forwards *forwards;
 	struct lease_file leases[HOLDER_CHILDREN_MAX];
 	unsigned n_leases;
 };
-
-/* Makes everything that the plan says: when it returns, the rules are in force. */
-int holder_setup(struct holder *h, struct err *e);
-/* Answers one request. */
-int holder_answer(
-	struct holder *h, const char *op, json_t *args, json_t **ret, int *ret_fd, struct err *e);
-/* For forwards_new; arg is the holder. */
-int holder_connect(
-	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e);

@@ -1,8 +1,9 @@
-#include "net/doc.h"
+#include "net/plan/json.h"
 
 #include <string.h>
 
-#include "net/script.h"
+#include "net/plan/nftables.h"
+#include "net/plan/script.h"
 #include "util/auto.h"
 #include "util/json.h"
 
@@ -46,7 +47,7 @@ static int add_dhcp(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
-/* Names of the VMs that have an address there; the first NIC counts. */
+/* Names of the VMs with an address on the vnet; a VM's first NIC counts. */
 static json_t *names_of(const struct net_plan *p, size_t vnet)
 {
 	json_t *names = json_object();
@@ -107,19 +108,19 @@ static int add_dns(json_t *doc, const struct net_plan *p, struct err *e)
 		if (!v->dns)
 			continue;
 		one = json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:o}", "vnet", v->spec->alias,
-			"way_out", v->way_out, "open", out->mode == SPEC_EGRESS_OPEN, "names",
+			"has_egress", v->has_egress, "open", out->mode == SPEC_EGRESS_OPEN, "names",
 			names_of(p, i), "domains", domains_of(&out->allow), "cidrs",
 			cidrs_of(&out->allow), "listen", servers_of(v));
 		if (json_array_append_new(all, one) < 0)
 			return err_oom(e);
-		if (v->way_out && out->mode == SPEC_EGRESS_ALLOW &&
-			json_object_set_new(one, "set", json_sprintf(NET_RULES_DNS_SET, i)) < 0)
+		if (v->has_egress && out->mode == SPEC_EGRESS_ALLOW &&
+			json_object_set_new(one, "set", json_sprintf(NFTABLES_DNS_SET, i)) < 0)
 			return err_oom(e);
 	}
 	return 0;
 }
 
-/* The vnets that have a capture, with the interfaces to listen to: taps, then the bridge. */
+/* Adds the vnets with a capture, and the interfaces to listen on: taps, then the bridge. */
 static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
 {
 	json_t *all = json_array();
@@ -129,7 +130,7 @@ static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
 	for (size_t i = 0; i < p->n_vnets; i++) {
 		json_t *taps = NULL;
 
-		if (!p->vnets[i].spec->capture || p->unrecorded)
+		if (!p->vnets[i].spec->capture || p->no_captures)
 			continue;
 		taps = json_array();
 		for (size_t k = 0; taps && k < p->n_nics; k++)
@@ -143,29 +144,31 @@ static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
-static int add_out(json_t *doc, const struct net_plan *p, struct err *e)
+static int add_egress_link(json_t *doc, const struct net_plan *p, struct err *e)
 {
-	char us[IPV4_TEXT_MAX], it[IPV4_TEXT_MAX];
-	json_t *out;
+	char address[IPV4_TEXT_MAX], gateway[IPV4_TEXT_MAX];
+	json_t *egress;
 
-	if (!p->way_out)
+	if (!p->has_egress)
 		return 0;
-	out = json_pack("{s:s, s:s, s:i}", "us", ipv4_text(p->link_us, us), "it",
-		ipv4_text(p->link_it, it), "prefix", (int)p->link.prefix);
-	return json_object_set_new(doc, "out", out) < 0 ? err_oom(e) : 0;
+	egress = json_pack("{s:s, s:s, s:i}", "address", ipv4_text(p->link_address, address),
+		"gateway", ipv4_text(p->link_gateway, gateway), "prefix", (int)p->link.prefix);
+	return json_object_set_new(doc, "egress", egress) < 0 ? err_oom(e) : 0;
 }
 
-int net_doc(const struct net_plan *p, char **ret, struct err *e)
+int net_plan_to_json(const struct net_plan *p, char **ret, struct err *e)
 {
 	auto_json json_t *doc = json_object();
 
-	if (!doc || json_object_set_new(doc, "forward", json_boolean(p->way_out || p->routed)) < 0)
+	if (!doc ||
+		json_object_set_new(doc, "forward", json_boolean(p->has_egress || p->routed)) < 0)
 		return err_oom(e);
 	if (add_script(doc, "links", net_script_links, p, e) < 0 ||
 		add_script(doc, "vlans", net_script_vlans, p, e) < 0 ||
-		add_script(doc, "rules", net_script_rules, p, e) < 0 ||
-		add_script(doc, "arp", net_script_arp, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
-		add_dns(doc, p, e) < 0 || add_captures(doc, p, e) < 0 || add_out(doc, p, e) < 0)
+		add_script(doc, "rules", nftables_rules, p, e) < 0 ||
+		add_script(doc, "arp", nftables_arp_rules, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
+		add_dns(doc, p, e) < 0 || add_captures(doc, p, e) < 0 ||
+		add_egress_link(doc, p, e) < 0)
 		return -1;
 	return json_to_str(doc, ret, e);
 }

@@ -1,30 +1,32 @@
 /*
- * What may pass, as an nftables ruleset. Everything that is not named is refused, and what is
- * refused is counted in a set that can be listed. The rules look at where a packet came in, where
- * it claims to come from and where it wants to go: MAC addresses and ARP are the guests' own affair
- * within their switch, and lead nowhere else. Of what we learn by ARP there is a bound, though.
+ * How it works: everything that no rule accepts is refused, and counted in a set that can be
+ * listed. The rules look at the interface where a packet came in, its source and its destination.
+ * MAC addresses and ARP are not checked between guests of a vnet: they lead nowhere else. But there
+ * is a limit to the neighbours that we learn by ARP.
  */
+#include "net/plan/nftables.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "net/never.h"
-#include "net/script.h"
+#include "net/plan/special-addresses.h"
 #include "util/auto.h"
 
 #define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
 #define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
 
 /*
- * Only behind a rule that looks at the source: connection tracking knows no interfaces, so what is
- * part of one vnet's connection, or an ICMP error about it, can come from a guest of another. Such
- * errors have no way out at all: they can carry anything.
+ * Put these only after a rule that checks the source: connection tracking ignores interfaces, so a
+ * packet of one vnet's connection, or an ICMP error about it, can come from a guest of another
+ * vnet. ICMP errors never leave through egress: they can carry any content.
  */
 #define KNOWN_RULE     "\t\tct state established,related accept\n"
 #define KNOWN_OUT_RULE "\t\tct state established accept\n"
 #define DNS_RULE       "meta l4proto { tcp, udp } th dport 53 accept\n"
 /*
- * Counters tell what was refused, and in the end only how much of it: a guest can think of more
- * than there is room for. The answer is an ICMP error, so that nobody waits for nothing.
+ * The sets count refused packets by source and destination; when they are full, refused_more counts
+ * only by bridge, since a guest can invent any number of destinations. The answer is an ICMP error,
+ * so that programs do not wait for a timeout.
  */
 #define REFUSE                                                                                     \
 	"\tchain answer {\n"                                                                       \
@@ -44,8 +46,8 @@
 	"\t\tgoto answer\n"                                                                        \
 	"\t}\n"
 
-/* How many addresses of a vnet we get to know: guests may have guests of their own. */
-enum { NEAR_PER_NIC = 4, NEAR_MORE = 64 };
+/* How many neighbours of a vnet we learn: guests may run guests of their own. */
+enum { NEIGHBOURS_PER_NIC = 4, NEIGHBOURS_MORE = 64 };
 
 static int add_list(const struct ipv4_net *nets, size_t n, struct buf *b, struct err *e)
 {
@@ -56,10 +58,10 @@ static int add_list(const struct ipv4_net *nets, size_t n, struct buf *b, struct
 	return 0;
 }
 
-/* What is said of one vnet, if anything. */
-typedef int adder(const struct net_plan *p, size_t i, struct buf *b, struct err *e);
+/* Adds the text for vnet number i, if it needs any. */
+typedef int add_fn(const struct net_plan *p, size_t i, struct buf *b, struct err *e);
 
-static int add_each(const struct net_plan *p, adder *add, struct buf *b, struct err *e)
+static int add_each(const struct net_plan *p, add_fn *add, struct buf *b, struct err *e)
 {
 	for (size_t i = 0; i < p->n_vnets; i++)
 		if (add(p, i, b, e) < 0)
@@ -67,12 +69,12 @@ static int add_each(const struct net_plan *p, adder *add, struct buf *b, struct 
 	return 0;
 }
 
-static int add_names_set(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+static int add_opened_set(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
-	if (!p->vnets[i].way_out)
+	if (!p->vnets[i].has_egress)
 		return 0;
 	return buf_printf(b, e,
-		"\tset " NET_RULES_DNS_SET " {\n\t\ttype ipv4_addr\n"
+		"\tset " NFTABLES_DNS_SET " {\n\t\ttype ipv4_addr\n"
 		"\t\tflags timeout\n\t\tsize 16384\n\t}\n",
 		i);
 }
@@ -86,11 +88,11 @@ static bool has_server(const struct net_vnet *v)
 }
 
 /*
- * Addresses of a vnet that we talk to. The kernel's table of neighbours is one for all namespaces
- * of the host, and small: a guest that is there under thousands of addresses would leave no room
- * for others. NICs of the plan are in it for good, so that nobody can crowd them out.
+ * The neighbours of a vnet to which we send. All network namespaces of the host share one small
+ * table of neighbours: a guest with thousands of addresses would leave no room for others. NICs of
+ * the plan are always in the set, so that they cannot be crowded out.
  */
-static int add_near_set(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+static int add_neighbour_set(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	const char *begin = "\t\telements = { ", *end = "";
 	size_t n = 0;
@@ -102,7 +104,7 @@ static int add_near_set(const struct net_plan *p, size_t i, struct buf *b, struc
 	if (buf_printf(b, e,
 		    "\tset near%zu {\n\t\ttype ipv4_addr\n\t\tflags dynamic, timeout\n"
 		    "\t\tsize %zu\n",
-		    i, NEAR_PER_NIC * n + NEAR_MORE) < 0)
+		    i, NEIGHBOURS_PER_NIC * n + NEIGHBOURS_MORE) < 0)
 		return -1;
 	for (size_t k = 0; k < p->n_nics; k++) {
 		if (p->nics[k].vnet != i || !p->nics[k].ipv4)
@@ -121,7 +123,7 @@ static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\tset host {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t\tauto-merge\n\t}\n"
 		    "\tset never {\n\t\ttype ipv4_addr\n\t\tflags interval\n",
 		    e) < 0 ||
-		add_list(net_never, net_n_never, b, e) < 0 ||
+		add_list(net_forbidden, net_n_forbidden, b, e) < 0 ||
 		buf_add_str(b, "\tset private {\n\t\ttype ipv4_addr\n\t\tflags interval\n", e) <
 			0 ||
 		add_list(net_private, net_n_private, b, e) < 0)
@@ -137,13 +139,13 @@ static int add_sets(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\t\tflags dynamic\n\t\tsize 1024\n\t\tcounter\n\t}\n",
 		    e) < 0)
 		return -1;
-	return add_each(p, add_near_set, b, e) < 0 ? -1 : add_each(p, add_names_set, b, e);
+	return add_each(p, add_neighbour_set, b, e) < 0 ? -1 : add_each(p, add_opened_set, b, e);
 }
 
 enum which { ALL, SNAT, GATEWAY };
 
-/* "{ a, b }" of one kind of address of a vnet's subnets. */
-static int add_own(
+/* Adds "{ a, b }": the vnet's subnets of a kind, or moat's addresses in them (servers). */
+static int add_subnets(
 	const struct net_vnet *v, enum which which, bool servers, struct buf *b, struct err *e)
 {
 	const char *comma = "";
@@ -168,13 +170,14 @@ static int add_own(
 static int add_refuse_others(const struct net_vnet *v, const char *field, enum which which,
 	bool servers, struct buf *b, struct err *e)
 {
-	if (buf_printf(b, e, "\t\tip %s != ", field) < 0 || add_own(v, which, servers, b, e) < 0)
+	if (buf_printf(b, e, "\t\tip %s != ", field) < 0 ||
+		add_subnets(v, which, servers, b, e) < 0)
 		return -1;
 	return buf_add_str(b, " goto refuse\n", e);
 }
 
-/* What moat's own addresses answer: DHCP, DNS and ping. */
-static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+/* Packets to moat's own addresses: DHCP, DNS and ping are accepted. */
+static int add_input_rules(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	const struct net_vnet *v = &p->vnets[i];
 
@@ -182,9 +185,10 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 		return -1;
 	if (v->dhcp && buf_add_str(b, "\t\tudp sport 68 udp dport 67 accept\n", e) < 0)
 		return -1;
-	/* What we broadcast comes back to us, and is nothing that a guest has tried. */
-	if (v->dhcp && (buf_add_str(b, "\t\tip saddr ", e) < 0 || add_own(v, ALL, true, b, e) < 0 ||
-			       buf_add_str(b, " udp sport 67 udp dport 68 drop\n", e) < 0))
+	/* Our own broadcasts come back to us: drop them without counting them as a guest's. */
+	if (v->dhcp &&
+		(buf_add_str(b, "\t\tip saddr ", e) < 0 || add_subnets(v, ALL, true, b, e) < 0 ||
+			buf_add_str(b, " udp sport 67 udp dport 68 drop\n", e) < 0))
 		return -1;
 	if (has_server(v)) {
 		if (add_refuse_others(v, "saddr", ALL, false, b, e) < 0 ||
@@ -202,7 +206,7 @@ static int add_input(const struct net_plan *p, size_t i, struct buf *b, struct e
 	return buf_add_str(b, "\t\tgoto refuse\n\t}\n", e);
 }
 
-/* Accepts destinations of a kind, at the ports of the policy. */
+/* Accepts packets to daddr, at the ports of the policy. */
 static int add_accept(
 	const struct egress_allow *allow, const char *daddr, struct buf *b, struct err *e)
 {
@@ -211,7 +215,7 @@ static int add_accept(
 	if (buf_printf(b, e, "\t\tip daddr %s meta l4proto { tcp, udp } th dport { ", daddr) < 0)
 		return -1;
 	for (size_t i = 0; i < allow->n_ports; i++) {
-		bool seen = false; /* nft refuses an element that is there twice */
+		bool seen = false; /* nft rejects a set with an element twice */
 
 		for (size_t k = 0; k < i; k++)
 			seen |= allow->ports[k] == allow->ports[i];
@@ -231,13 +235,13 @@ static int add_cidrs(
 	return 0;
 }
 
-static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+static int add_egress_rules(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	const struct net_vnet *v = &p->vnets[i];
-	const struct egress_spec *out = &v->spec->egress;
+	const struct egress_spec *egress = &v->spec->egress;
 	char set[32];
 
-	if (!v->way_out)
+	if (!v->has_egress)
 		return 0;
 	if (buf_printf(b, e, "\tchain out%zu {\n", i) < 0 ||
 		add_refuse_others(v, "saddr", SNAT, false, b, e) < 0 ||
@@ -247,21 +251,21 @@ static int add_way_out(const struct net_plan *p, size_t i, struct buf *b, struct
 			"\t\tmeta l4proto != { tcp, udp, icmp } goto refuse\n",
 			e) < 0)
 		return -1;
-	snprintf(set, sizeof(set), "@" NET_RULES_DNS_SET, i);
-	if (out->mode == SPEC_EGRESS_ALLOW && add_cidrs(&out->allow, true, b, e) < 0)
+	snprintf(set, sizeof(set), "@" NFTABLES_DNS_SET, i);
+	if (egress->mode == SPEC_EGRESS_ALLOW && add_cidrs(&egress->allow, true, b, e) < 0)
 		return -1;
 	if (buf_add_str(b, "\t\tip daddr @private goto refuse\n", e) < 0)
 		return -1;
-	if (out->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "\t\taccept\n", e) < 0)
+	if (egress->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "\t\taccept\n", e) < 0)
 		return -1;
-	if (out->mode == SPEC_EGRESS_ALLOW &&
-		(add_cidrs(&out->allow, false, b, e) < 0 || add_accept(&out->allow, set, b, e) < 0))
+	if (egress->mode == SPEC_EGRESS_ALLOW && (add_cidrs(&egress->allow, false, b, e) < 0 ||
+							 add_accept(&egress->allow, set, b, e) < 0))
 		return -1;
 	return buf_add_str(b, "\t\tgoto refuse\n\t}\n", e);
 }
 
-/* From one subnet of a vnet to another of the same: what its gateways are for. */
-static int add_between(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+/* Packets from one subnet of a vnet to another one of it pass through moat's gateways. */
+static int add_routing_rules(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	const struct net_vnet *v = &p->vnets[i];
 
@@ -276,8 +280,9 @@ static int add_between(const struct net_plan *p, size_t i, struct buf *b, struct
 
 static int add_chains(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
-	return add_input(p, i, b, e) < 0 || add_way_out(p, i, b, e) < 0 ? -1
-									: add_between(p, i, b, e);
+	return add_input_rules(p, i, b, e) < 0 || add_egress_rules(p, i, b, e) < 0
+		       ? -1
+		       : add_routing_rules(p, i, b, e);
 }
 
 static int add_jump_in(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
@@ -289,13 +294,14 @@ static int add_jump_out(const struct net_plan *p, size_t i, struct buf *b, struc
 {
 	const struct net_vnet *v = &p->vnets[i];
 
-	return !v->way_out ? 0
-			   : buf_printf(b, e,
-				     "\t\tiifname \"%s\" oifname \"" NET_OUT_IF "\" jump out%zu\n",
-				     v->bridge, i);
+	return !v->has_egress
+		       ? 0
+		       : buf_printf(b, e,
+				 "\t\tiifname \"%s\" oifname \"" NET_EGRESS_IF "\" jump out%zu\n",
+				 v->bridge, i);
 }
 
-static int add_jump_between(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+static int add_jump_routing(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	const struct net_vnet *v = &p->vnets[i];
 
@@ -304,7 +310,7 @@ static int add_jump_between(const struct net_plan *p, size_t i, struct buf *b, s
 				    v->bridge, v->bridge, i);
 }
 
-static int add_near(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+static int add_neighbour_rule(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	return !has_server(&p->vnets[i])
 		       ? 0
@@ -326,37 +332,37 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 		buf_add_str(b,
 			"\t}\n\tchain forward {\n"
 			"\t\ttype filter hook forward priority filter; policy drop;\n"
-			"\t\tiifname \"" NET_OUT_IF
+			"\t\tiifname \"" NET_EGRESS_IF
 			"\" ct state established,related accept\n\t\tct state invalid drop\n",
 			e) < 0 ||
-		add_each(p, add_jump_out, b, e) < 0 || add_each(p, add_jump_between, b, e) < 0)
+		add_each(p, add_jump_out, b, e) < 0 || add_each(p, add_jump_routing, b, e) < 0)
 		return -1;
-	/* Only guests get to know that they were refused. */
+	/* Only guests get an answer when they are refused. */
 	if (buf_add_str(b,
 		    "\t\tiifname \"br*\" goto refuse\n\t}\n\tchain output {\n"
 		    "\t\ttype filter hook output priority filter; policy drop;\n"
 		    "\t\toif lo accept\n\t\toifname \"br*\" accept\n\t}\n"
 		    "\tchain translate {\n\t\ttype nat hook postrouting priority srcnat; "
 		    "policy accept;\n"
-		    "\t\toifname \"" NET_OUT_IF "\" masquerade fully-random\n\t}\n"
-		    /* Answers to DHCP are for all. */
+		    "\t\toifname \"" NET_EGRESS_IF "\" masquerade fully-random\n\t}\n"
+		    /* Answers of DHCP are broadcasts. */
 		    "\tchain near {\n\t\ttype filter hook postrouting priority filter; policy "
 		    "accept;\n"
 		    "\t\tip daddr 255.255.255.255 accept\n",
 		    e) < 0 ||
-		add_each(p, add_near, b, e) < 0)
+		add_each(p, add_neighbour_rule, b, e) < 0)
 		return -1;
 	return buf_add_str(b, "\t\toifname \"br*\" drop\n\t}\n", e);
 }
 
-/* A card in a VLAN of its own sees and sends no tags. */
+/* Whether a NIC may send VLAN tags. On a bridge of its own VLAN it may not. */
 static bool may_tag(const struct net_plan *p, const struct net_nic *n)
 {
 	return p->vnets[n->vnet].spec->vlan_aware && !n->apart;
 }
 
-/* VLAN tags end at the switch, where nobody asked for them. */
-static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
+/* Drops tagged frames of NICs that may not send tags. */
+static int add_tag_rules(const struct net_plan *p, struct buf *b, struct err *e)
 {
 	const char *comma = "";
 	size_t n = 0;
@@ -381,40 +387,40 @@ static int add_tags(const struct net_plan *p, struct buf *b, struct err *e)
 	return buf_add_str(b, " } ether type { 0x8100, 0x88a8, 0x9100 } drop\n\t}\n}\n", e);
 }
 
-int net_script_rules(const struct net_plan *p, struct buf *ret, struct err *e)
+int nftables_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 {
-	if (buf_add_str(ret, "table " NET_RULES_TABLE " {\n", e) < 0 || add_sets(p, ret, e) < 0 ||
+	if (buf_add_str(ret, "table " NFTABLES_TABLE " {\n", e) < 0 || add_sets(p, ret, e) < 0 ||
 		buf_add_str(ret, REFUSE, e) < 0 || add_each(p, add_chains, ret, e) < 0)
 		return -1;
 	if (add_hooks(p, ret, e) < 0 || buf_add_str(ret, "}\n", e) < 0)
 		return -1;
-	return add_tags(p, ret, e);
+	return add_tag_rules(p, ret, e);
 }
 
-/* Only a question for an address of ours makes us remember who asks. */
-static int add_near_arp(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+/* Learn a neighbour only from an ARP request for an address of ours. */
+static int add_neighbour_arp_rules(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
 	const struct net_vnet *v = &p->vnets[i];
 
 	if (!has_server(v))
 		return 0;
 	if (buf_printf(b, e, "\t\tiifname \"%s\" arp daddr ip != ", v->bridge) < 0 ||
-		add_own(v, ALL, true, b, e) < 0)
+		add_subnets(v, ALL, true, b, e) < 0)
 		return -1;
 	return buf_printf(b, e,
 		" accept\n\t\tiifname \"%s\" update @near%zu { arp saddr ip timeout 10m } accept\n",
 		v->bridge, i);
 }
 
-int net_script_arp(const struct net_plan *p, struct buf *ret, struct err *e)
+int nftables_arp_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 {
 	if (buf_add_str(ret, "table arp moat {\n", e) < 0 ||
-		add_each(p, add_near_set, ret, e) < 0 ||
+		add_each(p, add_neighbour_set, ret, e) < 0 ||
 		buf_add_str(ret,
 			"\tchain input {\n\t\ttype filter hook input priority filter; policy "
 			"accept;\n\t\tarp operation != request accept\n",
 			e) < 0 ||
-		add_each(p, add_near_arp, ret, e) < 0)
+		add_each(p, add_neighbour_arp_rules, ret, e) < 0)
 		return -1;
 	return buf_add_str(ret, "\t\tiifname \"br*\" drop\n\t}\n}\n", e);
 }

@@ -1,4 +1,4 @@
-#include "net/plan.h"
+#include "net/plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,12 +6,12 @@
 
 #include "util/auto.h"
 
-/* The one network of "networks": "auto". */
+/* The DHCP range of "networks": "auto". */
 static const struct dhcp_range auto_range = {0x0a4d000a, 0x0a4d00c8};
 static const struct net_subnet auto_subnet = {
 	.cidr = {0x0a4d0000, 24}, .ranges = &auto_range, .n_ranges = 1};
 
-/* Where the link to the outside may be: networks that no machine has addresses of. */
+/* Subnets for the link to pasta: no machine has addresses in these. */
 static const struct ipv4_net links[] = {
 	{0xc0000000, 29}, /* 192.0.0.0/29, for translators such as this */
 	{0xc6120000, 29}, /* 198.18.0.0/15, for measurements in laboratories */
@@ -96,10 +96,8 @@ static bool in_ranges(const struct net_subnet *sub, uint32_t addr)
 	return false;
 }
 
-/*
- * DHCP needs an address to answer from. Where the spec names no gateway it is the last one that
- * nobody has a claim to: people give the first ones to machines of their own.
- */
+/* The address from which moat serves DHCP. If the spec names no gateway, it is the last one that is
+ * not taken: people give the first ones to their own machines. */
 static uint32_t choose_server(const struct net_plan *p, size_t vnet, const struct net_subnet *sub)
 {
 	for (uint32_t a = ipv4_net_last(sub->cidr) - 1; a > sub->cidr.addr; a--)
@@ -108,7 +106,8 @@ static uint32_t choose_server(const struct net_plan *p, size_t vnet, const struc
 	return 0;
 }
 
-/* The first free address that DHCP may give out; fixed ahead, so that names can be told at once. */
+/* The first free address of the DHCP ranges. NICs get fixed addresses ahead, so that DNS knows
+ * their names at once. */
 static uint32_t choose_ipv4(const struct net_plan *p, size_t vnet)
 {
 	const struct net_vnet *v = &p->vnets[vnet];
@@ -135,13 +134,13 @@ static void plan_subnets(struct net_plan *p, size_t i)
 
 		if (!sub->server && spec->dhcp)
 			sub->server = choose_server(p, i, sub);
-		v->way_out |= sub->snat && spec->egress.mode != SPEC_EGRESS_DENY;
+		v->has_egress |= sub->snat && spec->egress.mode != SPEC_EGRESS_DENY;
 		v->dhcp |= spec->dhcp && sub->server;
 		gateways += sub->gateway;
 	}
-	v->dns = v->dhcp || v->way_out;
+	v->dns = v->dhcp || v->has_egress;
 	v->routed = gateways > 1;
-	p->way_out |= v->way_out;
+	p->has_egress |= v->has_egress;
 	p->routed |= v->routed;
 }
 
@@ -184,18 +183,16 @@ static void plan_nic(struct net_plan *p, size_t vm, size_t nic, uint64_t random)
 	snprintf(n->tap, sizeof(n->tap), "t%u", (unsigned)p->n_nics % 100000);
 	if (!mac_is_set(n->mac))
 		n->mac = make_mac(p, random + p->n_nics);
-	/* The bridge's own side is untagged, so what is behind a tag does not hear its DHCP. */
+	/* moat's port of the bridge is untagged, so a NIC behind a VLAN tag does not reach its
+	 * DHCP. */
 	if (!n->ipv4 && !n->vlan_tag && p->vnets[n->vnet].dhcp)
 		n->ipv4 = choose_ipv4(p, n->vnet);
 	snprintf(n->bridge, sizeof(n->bridge), "%s", p->vnets[n->vnet].bridge);
 	p->n_nics++;
 }
 
-/*
- * A switch that tells VLANs apart is needed only where a NIC sees several of them: that is every
- * NIC without a tag. Where all have one, each VLAN is as good as a switch of its own, which every
- * kernel can make.
- */
+/* A bridge must filter VLANs only if a NIC sees several of them, as every NIC without a vlan_tag
+ * does. If all NICs have one, each VLAN gets a bridge of its own, which every kernel can make. */
 static void plan_vlans(struct net_plan *p)
 {
 	for (size_t v = 0; v < p->n_vnets; v++) {
@@ -229,13 +226,13 @@ static int choose_link(struct net_plan *p, struct err *e)
 		if (!free_one)
 			continue;
 		p->link = links[i];
-		p->link_it = links[i].addr + 1;
-		p->link_us = links[i].addr + 2;
+		p->link_gateway = links[i].addr + 1;
+		p->link_address = links[i].addr + 2;
 		return 0;
 	}
 	return spec_err(e, "networks.vnets",
-		"the subnets take 192.0.0.0/29 and all of 198.18.0.0/15: nothing is left for the "
-		"way out");
+		"the subnets take 192.0.0.0/29 and all of 198.18.0.0/15: nothing is left for "
+		"egress");
 }
 
 int net_plan_make(

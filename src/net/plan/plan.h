@@ -1,22 +1,23 @@
 /*
- * plan.h - what a sandbox's network consists of: every bridge, tap and address, worked out from the
- * spec before anything is made. Pure; never changed after net_plan_make, so any thread may read
- * one.
+ * plan.h - the plan of a sandbox's networks: every bridge, tap and address, worked out from the
+ * spec before anything is made. Pure; a plan is not changed after net_plan_make, so any thread may
+ * read it.
  */
 #pragma once
 
 #include "spec/spec.h"
 
-#define NET_IF_MAX 16         /* IFNAMSIZ */
-#define NET_OUT_IF "out"      /* the interface that leads outside */
-#define NET_DOMAIN "internal" /* of the VMs' names; reserved for private use */
+#define NET_IF_MAX    16         /* IFNAMSIZ */
+#define NET_EGRESS_IF "out"      /* pasta's interface, through which egress leaves */
+#define NET_DOMAIN    "internal" /* domain of the VMs' names; reserved for private use */
 
 struct net_subnet {
 	struct ipv4_net cidr;
-	uint32_t server; /* moat's own address in it, for DHCP, DNS and as gateway; 0: none */
+	uint32_t server; /* moat's own address in the subnet, for DHCP, DNS and as gateway; 0: none
+			  */
 	bool gateway;    /* DHCP announces server as the router */
 	bool snat;
-	const struct dhcp_range *ranges; /* the spec's, or of static storage */
+	const struct dhcp_range *ranges; /* borrowed from the spec, or static */
 	size_t n_ranges;
 };
 
@@ -25,21 +26,23 @@ struct net_vnet {
 	char bridge[NET_IF_MAX];
 	struct net_subnet *subnets;
 	size_t n_subnets;
-	bool dhcp;    /* somebody answers DHCP */
-	bool dns;     /* somebody answers DNS */
-	bool way_out; /* a subnet has snat and the policy is not "deny" */
-	bool routed;  /* several subnets have a gateway: moat leads from one to the other */
-	bool filter;  /* some NICs have a vlan_tag and some see all: the bridge must tell VLANs */
+	bool dhcp;       /* moat serves DHCP on it */
+	bool dns;        /* moat serves DNS on it */
+	bool has_egress; /* a subnet has snat and the policy is not "deny" */
+	bool routed;     /* several subnets have a gateway: moat routes between them */
+	bool filter; /* some NICs have a vlan_tag and some have none: the bridge must filter VLANs
+		      */
 };
 
 struct net_nic {
 	size_t vm, nic, vnet; /* indices */
 	char tap[NET_IF_MAX];
 	struct mac_addr mac;
-	uint32_t ipv4; /* what DHCP will give it; 0: none, or whatever is free */
+	uint32_t ipv4; /* the address that DHCP gives it; 0: none, or any free one */
 	unsigned vlan_tag;
-	char bridge[NET_IF_MAX]; /* the vnet's, or one of its own for all that have that tag */
-	bool apart;              /* the latter */
+	char bridge[NET_IF_MAX]; /* the vnet's, or a bridge of its own for all NICs with that
+				    vlan_tag */
+	bool apart;              /* on a bridge of its own */
 };
 
 struct net_plan {
@@ -48,14 +51,14 @@ struct net_plan {
 	size_t n_vnets;
 	struct net_nic *nics; /* in the order of the VMs and of their NICs */
 	size_t n_nics;
-	bool way_out, routed; /* of any vnet */
+	bool has_egress, routed; /* whether any vnet has it */
 	bool filter;
-	bool unrecorded;           /* the vnets' captures are left out */
-	struct ipv4_net link;      /* between us and the process that leads outside */
-	uint32_t link_us, link_it; /* both ends of that */
+	bool no_captures;     /* leave out the vnets' captures */
+	struct ipv4_net link; /* the subnet between the sandbox's network namespace and pasta */
+	uint32_t link_address, link_gateway; /* our end, and pasta's */
 };
 
-/* random: where MACs of NICs that have none come from. The spec must outlive the plan. */
+/* MACs of NICs that the spec gives none are made of `random`. The spec must outlive the plan. */
 int net_plan_make(
 	const struct sandbox_spec *spec, uint64_t random, struct net_plan **ret, struct err *e);
 void net_plan_free(struct net_plan *p); /* NULL is fine */
@@ -65,7 +68,7 @@ static inline void auto_net_planp(struct net_plan **p)
 }
 #define auto_net_plan __attribute__((cleanup(auto_net_planp)))
 
-/* NULL: that VM has no such NIC. */
+/* NULL: the VM has no such NIC. */
 const struct net_nic *net_plan_nic(const struct net_plan *p, size_t vm, size_t nic);
 /* SIZE_MAX: no vnet has that alias. */
 size_t net_plan_vnet(const struct net_plan *p, const char *alias);

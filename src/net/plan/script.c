@@ -1,4 +1,4 @@
-#include "net/script.h"
+#include "net/plan/script.h"
 
 #include <string.h>
 
@@ -8,7 +8,8 @@
 #define NET(n)  ipv4_net_text(n, (char[NET_TEXT_MAX]){0})
 #define MAC(m)  mac_text(m, (char[MAC_TEXT_MAX]){0})
 
-/* No spanning tree, no snooping: a plain switch that learns addresses and floods the rest. */
+/* No spanning tree, no multicast snooping: a plain switch, which learns addresses and floods the
+ * rest. */
 static int add_switch(const char *name, bool filter, struct buf *b, struct err *e)
 {
 	return buf_printf(b, e,
@@ -28,7 +29,7 @@ static int add_bridge(const struct net_vnet *v, struct buf *b, struct err *e)
 	return buf_printf(b, e, "link set %s up\n", v->bridge);
 }
 
-/* The switch of a VLAN, with the first NIC that is in it. */
+/* Adds a VLAN's own bridge, when it reaches the VLAN's first NIC. */
 static int add_apart(const struct net_plan *p, size_t nic, struct buf *b, struct err *e)
 {
 	const char *name = p->nics[nic].bridge;
@@ -80,11 +81,11 @@ static int add_range(const struct net_subnet *sub, size_t tag, struct buf *b, st
 		if (buf_printf(b, e, "dhcp-range=set:s%zu,%s,%s,%s,12h\n", tag,
 			    ADDR(sub->ranges[i].start), ADDR(sub->ranges[i].end), mask) < 0)
 			return -1;
-	/* Without a range only those get an address who have one reserved. */
+	/* Without a range, only NICs with a reserved address get one. */
 	if (!sub->n_ranges && buf_printf(b, e, "dhcp-range=set:s%zu,%s,static,%s,12h\n", tag,
 				      ADDR(sub->cidr.addr), mask) < 0)
 		return -1;
-	/* An option without a value is not sent. */
+	/* dnsmasq does not send an option that has no value. */
 	if (buf_printf(b, e, "dhcp-option=tag:s%zu,option:router%s%s\n", tag,
 		    sub->gateway ? "," : "", sub->gateway ? ADDR(sub->server) : "") < 0)
 		return -1;
@@ -96,7 +97,8 @@ int net_script_dhcp(const struct net_plan *p, size_t vnet, struct buf *ret, stru
 {
 	const struct net_vnet *v = &p->vnets[vnet];
 
-	/* Broadcast, for otherwise it enters each address that it offers as a neighbour. */
+	/* Answer by broadcast: otherwise dnsmasq enters each offered address into the table of
+	 * neighbours. */
 	if (buf_printf(ret, e,
 		    "port=0\ninterface=%s\nexcept-interface=lo\nbind-interfaces\nno-ping\n"
 		    "dhcp-authoritative\ndhcp-ignore-names\ndhcp-lease-max=10000\n"

@@ -1,4 +1,4 @@
-#include "store/download.h"
+#include "store/import/download.h"
 
 #include <curl/curl.h>
 
@@ -8,15 +8,15 @@
 
 enum {
 	CONNECT_S = 30,
-	SILENT_S = 120, /* a server that sends nothing for so long is given up */
+	SILENT_S = 120, /* give up when the server sends nothing for so long */
 	LOOK_MS = 1000,
 };
 
 struct download {
 	CURL *easy;
 	CURLM *multi;
-	struct buf got; /* what the reader has not had yet */
-	size_t given;   /* of it, with the reader */
+	struct buf got; /* bytes for the reader */
+	size_t given;   /* how many of them the reader has */
 	uint64_t done, told;
 	bool ended;
 	char why[CURL_ERROR_SIZE];
@@ -45,7 +45,8 @@ void download_close(struct download *d)
 static bool set_up(struct download *d, const char *url)
 {
 	CURL *c = d->easy;
-	/* Nobody on the way may lead us to a place that cannot prove who it is. */
+	/* A redirection from https must not lead to http, where nothing proves who the
+	 * server is. */
 	const char *onward = str_starts(url, "https://") ? "https" : "http,https";
 
 	return curl_easy_setopt(c, CURLOPT_URL, url) == CURLE_OK &&
@@ -94,7 +95,7 @@ static int look_for_end(struct download *d, struct err *e)
 	return 0;
 }
 
-/* libcurl waits for its own sockets, and with them for the op's end. */
+/* libcurl waits for its own sockets and for the fd that cancels the op. */
 static int wait_for_more(struct download *d, const struct op *op, struct err *e)
 {
 	struct curl_waitfd cancel = {.fd = op->cancel_fd, .events = CURL_WAIT_POLLIN};

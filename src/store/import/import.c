@@ -7,18 +7,19 @@
 
 #include "store/draft.h"
 #include "store/manifest.h"
-#include "store/ova.h"
-#include "store/probe.h"
-#include "store/qemu_img.h"
+#include "store/import/ova.h"
+#include "store/import/probe.h"
+#include "store/import/qemu-img.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/system/sha256-file.h"
 #include "util/str.h"
 
 #define DISK_NAME "disk.qcow2"
 
-/* The file that is imported. */
+/* A file that is being imported. */
 struct source {
-	const char *name; /* without directories */
+	const char *name; /* the file's name without directories */
 	int fd;
 	struct stat st;
 	enum probe_kind kind;
@@ -44,7 +45,7 @@ static int probe_fd(int fd, const char *name, uint64_t size, enum probe_kind *re
 	return probe_disk(&(struct probe_in){{head, (size_t)got}, size, name}, ret, e);
 }
 
-/* shown: what messages call it. */
+/* shown: the file's name in messages. */
 static int source_open(const char *path, const char *shown, struct source *ret, struct err *e)
 {
 	struct source s = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
@@ -114,7 +115,8 @@ static bool same_member(const json_t *a, const json_t *b, const char *name)
 	return x && y ? json_equal(x, y) : x == y;
 }
 
-/* 1: an image made from the same bytes in the same way was there and now has the name too. */
+/* Returns 1 if an image made from the same bytes in the same way exists; it now has the
+ * name too. */
 static int reuse(const struct op *op, struct draft *d, const json_t *m, const char *name,
 	struct image **ret, struct err *e)
 {
@@ -126,7 +128,7 @@ static int reuse(const struct op *op, struct draft *d, const json_t *m, const ch
 		return -1;
 	for (size_t i = 0; i < digests.n; i++) {
 		auto_json json_t *its = NULL;
-		struct err ignored; /* a damaged one is not the one */
+		struct err ignored; /* a damaged image cannot be reused */
 		bool same = catalog_manifest(d->st, digests.items[i], &its, &ignored) == 0;
 		int got;
 
@@ -139,7 +141,7 @@ static int reuse(const struct op *op, struct draft *d, const json_t *m, const ch
 	return 0;
 }
 
-/* The disk inside an OVA becomes a source of its own. */
+/* Extracts the disk of an OVA, as a source of its own. */
 static int unpack(const struct op *op, struct draft *d, const struct source *ova,
 	struct source *ret, struct err *e)
 {
@@ -176,7 +178,7 @@ static int convert(const struct op *op, struct draft *d, const struct source *s,
 	return source_unchanged(s, e);
 }
 
-/* The caller has claimed the name. */
+/* Imports an image whose name the caller has claimed. */
 static int import_claimed(struct store *st, const struct op *op, const struct import_req *req,
 	struct source *s, struct image **ret, struct err *e)
 {
@@ -195,7 +197,7 @@ static int import_claimed(struct store *st, const struct op *op, const struct im
 	return draft_commit(op, d, m, req->name, ret, e);
 }
 
-/* "/x/Web Server.vmdk" becomes "Web-Server". */
+/* The default name of an image: "/x/Web Server.vmdk" becomes "Web-Server". */
 static int name_from_path(const char *path, char **ret, struct err *e)
 {
 	static const char *const endings[] = {".qcow2", ".raw", ".img", ".vmdk", ".ova"};
@@ -220,7 +222,7 @@ static int name_from_path(const char *path, char **ret, struct err *e)
 
 static int check_req(const struct import_req *req, struct err *e)
 {
-	/* With a slash in front it cannot be one of qemu-img's own notations either. */
+	/* The slash also excludes qemu-img's own notations, such as "nbd:...". */
 	if (!req->path || req->path[0] != '/')
 		return err_set(e, ERR_INVALID, "path: not absolute");
 	if (check_user(req->user, e) < 0 || check_firmware(req->firmware, e) < 0 ||

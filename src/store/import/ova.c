@@ -1,4 +1,4 @@
-#include "store/ova.h"
+#include "store/import/ova.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/download.h"
+#include "store/import/download.h"
+#include "store/import/ovf.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 enum { ENTRIES_MAX = 4096, READ_BLOCK = 256 * 1024 };
@@ -30,7 +31,7 @@ static int fail_archive(struct archive *a, struct err *e)
 	return err_set(e, ERR_INVALID, "not a good OVA: %s", text ? text : "unreadable");
 }
 
-/* Plain tar only: with no compression inside, what comes out is no larger than what goes in. */
+/* Accepts only uncompressed tar, so that no more can come out than went in. */
 static int open_tar(int fd, struct archive **ret, struct err *e)
 {
 	auto_archive struct archive *a = archive_read_new();
@@ -46,7 +47,7 @@ static int open_tar(int fd, struct archive **ret, struct err *e)
 	return 0;
 }
 
-/* 1 and the next regular file, with its name without directories; 0 at the end. */
+/* Returns 1 and the next regular file, with its name without directories; 0 at the end. */
 static int next_file(const struct op *op, struct archive *a, unsigned *seen,
 	struct archive_entry **ret, const char **ret_name, struct err *e)
 {
@@ -73,7 +74,7 @@ static int next_file(const struct op *op, struct archive *a, unsigned *seen,
 }
 
 static int read_ovf(
-	struct archive *a, struct archive_entry *entry, char ret_name[OVA_NAME_MAX], struct err *e)
+	struct archive *a, struct archive_entry *entry, char ret_name[OVF_NAME_MAX], struct err *e)
 {
 	auto_buf struct buf b = {0};
 	int64_t size = archive_entry_size(entry);
@@ -93,8 +94,8 @@ static int read_ovf(
 	return ovf_first_disk(buf_bytes(&b), ret_name, e);
 }
 
-/* The file that is the disk: by the .ovf, or the first that is called so. */
-static int choose(const struct op *op, int fd, char ret_name[OVA_NAME_MAX], struct err *e)
+/* Chooses the file of the disk: as the .ovf says, or else the first .vmdk. */
+static int choose(const struct op *op, int fd, char ret_name[OVF_NAME_MAX], struct err *e)
 {
 	auto_archive struct archive *a = NULL;
 	struct archive_entry *entry;
@@ -108,7 +109,7 @@ static int choose(const struct op *op, int fd, char ret_name[OVA_NAME_MAX], stru
 	while ((got = next_file(op, a, &seen, &entry, &name, e)) == 1) {
 		if (str_ends(name, ".ovf"))
 			return read_ovf(a, entry, ret_name, e);
-		if (!found && str_ends(name, ".vmdk") && strlen(name) < OVA_NAME_MAX) {
+		if (!found && str_ends(name, ".vmdk") && strlen(name) < OVF_NAME_MAX) {
 			memcpy(ret_name, name, strlen(name) + 1);
 			found = true;
 		}
@@ -118,7 +119,7 @@ static int choose(const struct op *op, int fd, char ret_name[OVA_NAME_MAX], stru
 	return got;
 }
 
-/* What is not written is a hole, and reads as zeros. */
+/* Zeros need not be written: holes read as zeros. */
 static bool is_zero(const char *p, size_t n)
 {
 	return n && !p[0] && memcmp(p, p + 1, n - 1) == 0;
@@ -156,7 +157,7 @@ int ova_extract_disk(const struct op *op, int ova_fd, const char *path, struct e
 {
 	auto_archive struct archive *a = NULL;
 	auto_fd int fd = -1;
-	char wanted[OVA_NAME_MAX], shown[OVA_NAME_MAX];
+	char wanted[OVF_NAME_MAX], shown[OVF_NAME_MAX];
 	struct archive_entry *entry;
 	const char *name;
 	unsigned seen = 0;
@@ -178,13 +179,13 @@ int ova_extract_disk(const struct op *op, int ova_fd, const char *path, struct e
 	return -1;
 }
 
-/* ---- a disk in a packed archive on the web ---- */
+/* ---- a disk in a compressed tar file on the web ---- */
 
 struct feed {
 	struct download *download;
 	const struct op *op;
 	struct err *e;
-	bool failed; /* e says why */
+	bool failed; /* the download failed, as e says */
 };
 
 static la_ssize_t feed_read(struct archive *a, void *arg, const void **ret)

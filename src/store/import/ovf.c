@@ -3,7 +3,7 @@
  *   <File ovf:id="file1" ovf:href="disk1.vmdk" .../>     <Disk ovf:fileRef="file1" .../>
  * A scan over the tags finds them; prefixes of namespaces are passed over.
  */
-#include "store/ova.h"
+#include "store/import/ovf.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static struct text without_prefix(struct text t)
 	return (struct text){colon + 1, t.len - (size_t)(colon + 1 - t.p)};
 }
 
-/* Takes what is before the end of in or one of the characters in stop. */
+/* Takes the text up to one of the characters in stop, or to the end. */
 static struct text take_until(struct text *in, const char *stop)
 {
 	struct text t = {in->p, 0};
@@ -53,7 +53,8 @@ static void skip_space(struct text *in)
 	}
 }
 
-/* The next tag's inside: what is between < and >. Comments and the like are tags of no name. */
+/* Finds the next tag; *ret is what is between < and >. Comments and the like count as tags without
+ * a name. */
 static bool next_tag(struct text *in, struct text *ret)
 {
 	const char *open = memchr(in->p, '<', in->len), *close;
@@ -76,7 +77,7 @@ static bool next_tag(struct text *in, struct text *ret)
 	return true;
 }
 
-/* The value of an attribute of a tag. */
+/* Finds the value of an attribute of a tag. */
 static bool attribute(struct text tag, const char *name, struct text *ret)
 {
 	take_until(&tag, "/");
@@ -108,7 +109,8 @@ static bool attribute(struct text tag, const char *name, struct text *ret)
 	}
 }
 
-/* The first element of that name with the attribute wanted; if id is given, with that id. */
+/* Finds the first element of that name and, if id is given, with that id, and the value of its
+ * attribute `wanted`. */
 static bool find_element(struct text xml, const char *element, const struct text *id,
 	const char *wanted, struct text *ret)
 {
@@ -127,7 +129,7 @@ static bool find_element(struct text xml, const char *element, const struct text
 	return false;
 }
 
-int ovf_first_disk(struct bytes ovf, char ret_name[OVA_NAME_MAX], struct err *e)
+int ovf_first_disk(struct bytes ovf, char ret_name[OVF_NAME_MAX], struct err *e)
 {
 	struct text xml = {(const char *)ovf.p, ovf.len}, id, name;
 
@@ -135,7 +137,7 @@ int ovf_first_disk(struct bytes ovf, char ret_name[OVA_NAME_MAX], struct err *e)
 		return err_set(e, ERR_INVALID, "its .ovf describes no disk");
 	if (!find_element(xml, "File", &id, "href", &name) || name.len == 0)
 		return err_set(e, ERR_INVALID, "its .ovf does not say in which file the disk is");
-	if (name.len >= OVA_NAME_MAX || memchr(name.p, 0, name.len) ||
+	if (name.len >= OVF_NAME_MAX || memchr(name.p, 0, name.len) ||
 		memchr(name.p, '/', name.len))
 		return err_set(e, ERR_INVALID, "its .ovf names a disk that is not in the OVA");
 	memcpy(ret_name, name.p, name.len);

@@ -1,4 +1,4 @@
-#include "store/probe.h"
+#include "store/import/probe.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -71,9 +71,9 @@ static int check_qcow2(struct bytes h, struct err *e)
 }
 
 /*
- * A sparse vmdk holds its data itself, unless its header says 0 for the capacity: then QEMU follows
- * the descriptor inside to other files. The descriptor may also name a parent; QEMU looks for that
- * in the second sector and a few after it, whatever the header says, and we in all of the head.
+ * A sparse vmdk holds its data itself, unless its header has capacity 0: then QEMU follows the
+ * descriptor in it to other files. The descriptor may also name a parent. QEMU looks for that in
+ * the second sector and a few after it, whatever the header says; we search all of the head.
  */
 static int check_vmdk(struct bytes h, struct err *e)
 {
@@ -124,7 +124,7 @@ static const char *other_format(struct bytes h)
 	return NULL;
 }
 
-/* Raw has no sign of its own; these are what disks begin with. */
+/* Raw images have no signature; these are signatures of what disks begin with. */
 static bool looks_raw(const struct probe_in *in)
 {
 	return HAS(in->head, 510, "\x55\xaa")      /* boot sector, also of GPT disks */

@@ -1,24 +1,25 @@
 /*
- * probe.h - what kind of disk image a file is, from its own bytes, and whether it names other
- * files. Pure. The file is hostile: qemu-img gets to see it only after this has let it pass, and
+ * probe.h - finds out from a file's bytes which format of disk image it has, and whether it refers
+ * to other files. Pure. The file is hostile: qemu-img gets it only after this has accepted it, and
  * is told the format, so that it does not guess.
  */
 #pragma once
 
 #include "util/buf.h"
 
-enum { PROBE_HEAD = 64 * 1024 }; /* as much of the file's beginning as is looked at */
+enum { PROBE_HEAD = 64 * 1024 }; /* bytes at the beginning of the file that are examined */
 
 enum probe_kind { PROBE_QCOW2, PROBE_RAW, PROBE_VMDK, PROBE_OVA };
 
 struct probe_in {
 	struct bytes head; /* the first PROBE_HEAD bytes, or the whole file if it is shorter */
 	uint64_t size;     /* of the whole file */
-	const char *name;  /* for messages, and for its ending: ".img" may be raw without a sign */
+	const char
+		*name; /* for messages, and for its ending: ".img" may be raw without a signature */
 };
 /*
- * ERR_INVALID: not an image, or one that needs other files (a backing file, an external data file,
- * extents, a parent). ERR_UNSUPPORTED: of another format, which the message names.
+ * Finds the format. ERR_INVALID: no disk image, or one that needs other files (a backing file, an
+ * external data file, extents, a parent). ERR_UNSUPPORTED: another format, which the message names.
  */
 int probe_disk(const struct probe_in *in, enum probe_kind *ret, struct err *e);
 /* "qcow2", "raw", "vmdk", "ova": the first three are qemu-img's names too. */

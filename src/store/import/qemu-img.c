@@ -1,4 +1,4 @@
-#include "store/qemu_img.h"
+#include "store/import/qemu-img.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "util/json.h"
 #include "util/str.h"
 
-/* The child opens the very file that we looked at, whatever is at its path by now. */
+/* The child opens the same file that we examined, whatever is at its path by now. */
 #define IMAGE_FD   120
 #define IMAGE_PATH "/proc/self/fd/120"
 
@@ -35,8 +35,7 @@ int qemu_img_judge(struct bytes info, const char *file, struct err *e)
 	if (json_object_get(data, "data-file"))
 		return err_set(e, ERR_INVALID, "its data is in another file");
 	extents = json_object_get(data, "extents");
-	json_array_foreach(extents, i, extent)
-	{
+	json_array_foreach(extents, i, extent) {
 		const char *name = json_string_value(json_object_get(extent, "filename"));
 
 		if (!name || strcmp(name, file) != 0)
@@ -57,7 +56,8 @@ static struct proc_req request(
 	};
 }
 
-/* "qemu-img: Could not open '/proc/self/fd/120': what a user wants to know". */
+/* Takes qemu-img's message without its beginning, as in "qemu-img: Could not open
+ * '/proc/self/fd/120': what a user wants to know". */
 static int fail_with(const char *last, int code, struct err *e)
 {
 	static const char program[] = "qemu-img: ", opening[] = "Could not open '" IMAGE_PATH "': ";
@@ -81,22 +81,22 @@ int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err
 	struct proc_req req = request(img, argv, &fd);
 	auto_proc_result struct proc_result res = {0};
 	struct op part = op_within(op, INFO_TIMEOUT_S);
-	struct words complaints = {0};
-	char last[WORDS_LINE_MAX + 1];
+	struct tool_output complaints = {0};
+	char last[TOOL_OUTPUT_LINE_MAX + 1];
 	const char *line;
 
 	if (proc_run(&part, &req, &res, e) < 0)
 		return -1;
 	if (res.exit_code == 0)
 		return qemu_img_judge(buf_bytes(&res.out), IMAGE_PATH, e);
-	words_add(&complaints, (char *)buf_data(&res.err), res.err.len, NULL, NULL);
-	line = words_end(&complaints, NULL, NULL);
+	tool_output_add(&complaints, (char *)buf_data(&res.err), res.err.len, NULL, NULL);
+	line = tool_output_end(&complaints, NULL, NULL);
 	str_escape(line, strlen(line), last, sizeof(last));
 	return fail_with(last, res.exit_code, e);
 }
 
-/* QEMU reads what is missing at the end of a file as zeros: a download that was cut short would
- * become a disk with holes. Its check notices. */
+/* QEMU reads missing data at the end of a file as zeros, so an incomplete download would become a
+ * disk with holes. `qemu-img check` notices that. */
 static int check_whole(const struct op *op, const struct qemu_img *img, struct err *e)
 {
 	enum { CHECK_OK = 0, CHECK_DAMAGED = 2, CHECK_LEAKS = 3, CHECK_UNSUPPORTED = 63 };
@@ -104,7 +104,7 @@ static int check_whole(const struct op *op, const struct qemu_img *img, struct e
 		"-q", "-f", img->format, IMAGE_PATH, NULL};
 	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
 	struct follow_req req = {.proc = request(img, argv, &fd)};
-	char last[WORDS_LINE_MAX + 1];
+	char last[TOOL_OUTPUT_LINE_MAX + 1];
 	int code;
 
 	op_progress(op, 0, 0, "checking the disk");
@@ -112,7 +112,7 @@ static int check_whole(const struct op *op, const struct qemu_img *img, struct e
 		return err_wrap(e, "checking the disk");
 	switch (code) {
 	case CHECK_OK:
-	case CHECK_LEAKS: /* wasted space in the file, no loss */
+	case CHECK_LEAKS: /* leaks waste space and lose nothing */
 	case CHECK_UNSUPPORTED:
 		return 0;
 	case CHECK_DAMAGED:
@@ -126,7 +126,7 @@ static void on_line(void *arg, const char *line)
 {
 	unsigned hundredths;
 
-	if (words_percent(line, &hundredths))
+	if (tool_output_percent(line, &hundredths))
 		op_progress(arg, hundredths, 10000, "converting the disk");
 }
 
@@ -138,7 +138,7 @@ int qemu_img_convert(
 	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
 	struct follow_req req = {
 		.proc = request(img, argv, &fd), .on_line = on_line, .arg = (void *)op};
-	char last[WORDS_LINE_MAX + 1];
+	char last[TOOL_OUTPUT_LINE_MAX + 1];
 	int code;
 
 	if (check_whole(op, img, e) < 0)

@@ -1,21 +1,22 @@
-/* qemu_img.h - runs qemu-img on files that someone else made: told the format, given the open file
- * and nothing else, with limits on memory and below the guard. */
+/* qemu-img.h - runs qemu-img on files that are not trusted: it is told the format, gets the open
+ * file and nothing else, and runs with limited memory and below the guard. Any thread. */
 #pragma once
 
 #include "util/buf.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 
 struct qemu_img {
-	const char *helper_path; /* for the guard */
-	int fd;                  /* the image, which probe_disk has let pass */
-	const char *format;      /* what it said */
+	const char *helper_path; /* moat-helper, for the guard */
+	int fd;                  /* the image, which probe_disk has accepted */
+	const char *format;      /* the format that probe_disk found */
 };
 
-/* The second look, by qemu-img's own eyes: not encrypted, not absurd, needs no other file. */
+/* Checks the image a second time, by `qemu-img info`: not encrypted, of a plausible size, needs no
+ * other file. */
 int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err *e);
-/* Checks that nothing of it is missing, and writes a qcow2 file to path. */
+/* Checks that the image is complete, and converts it to a qcow2 file at path. */
 int qemu_img_convert(
 	const struct op *op, const struct qemu_img *img, const char *path, struct err *e);
 
-/* Pure: judges the JSON of `qemu-img info`; file: the name that it was called with. */
+/* Pure: checks the JSON of `qemu-img info`. file: the name that qemu-img was given. */
 int qemu_img_judge(struct bytes info, const char *file, struct err *e);

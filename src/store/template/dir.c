@@ -1,4 +1,4 @@
-#include "store/template-dir.h"
+#include "store/template/dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,9 +12,9 @@
 
 #include "store/hold.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/log.h"
+#include "util/system/log.h"
 #include "util/str.h"
 
 enum { MANIFEST_MAX = 64 * 1024, PREFIX_MIN = 4 };
@@ -52,6 +52,18 @@ int template_manifest_read(const char *dir, json_t **ret, struct err *e)
 	return 0;
 }
 
+bool template_dir_has_format(const struct template_root *r, const char *key, int format)
+{
+	auto_free char *dir = NULL;
+	auto_json json_t *manifest = NULL;
+	struct err ignored;
+
+	if (str_printf(&dir, &ignored, "%s/%s", r->dir, key) < 0 ||
+		template_manifest_read(dir, &manifest, &ignored) < 0)
+		return true;
+	return json_integer_value(json_object_get(manifest, "version")) == format;
+}
+
 int template_dir_hold(
 	const struct template_root *r, const char *key, char **ret_dir, int *ret_fd, struct err *e)
 {
@@ -63,7 +75,7 @@ int template_dir_hold(
 	got = hold_dir(dir, HOLD_SHARED, ret_fd, e);
 	if (got == HOLD_FAILED)
 		return -1;
-	if (got != HOLD_OK) /* being removed is as good as gone */
+	if (got != HOLD_OK) /* it is gone, or is being removed */
 		return 0;
 	*ret_dir = take_ptr(&dir);
 	return 1;
@@ -91,24 +103,10 @@ int template_dir_draft(const struct template_root *r, char **ret_dir, int *ret_f
 	if (!mkdtemp(dir))
 		return err_sys(e, errno, "%s", dir);
 	got = hold_dir(dir, HOLD_ALONE, ret_fd, e);
-	if (got != HOLD_OK) /* somebody's sweep was faster: between the two it belonged to nobody */
+	if (got != HOLD_OK) /* a sweep was faster: between mkdtemp and hold_dir it had no owner */
 		return got == HOLD_FAILED ? -1 : err_set(e, ERR_BUSY, "%s was taken away", dir);
 	*ret_dir = take_ptr(&dir);
 	return 0;
-}
-
-static uint64_t dir_bytes(const char *path)
-{
-	auto_dir DIR *d = opendir(path);
-	struct dirent *ent;
-	uint64_t sum = 0;
-	struct stat st;
-
-	while (d && (ent = readdir(d)))
-		if (fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			S_ISREG(st.st_mode))
-			sum += (uint64_t)st.st_blocks * 512;
-	return sum;
 }
 
 static int64_t used_at(const char *dir)
@@ -144,7 +142,7 @@ static int list_one(const struct template_root *r, const char *key, json_t *list
 
 	if (str_printf(&dir, e, "%s/%s", r->dir, key) < 0)
 		return -1;
-	/* Without a manifest it is listed all the same: it can be removed. */
+	/* A template without a manifest is listed, too, so that users can remove it. */
 	if (template_manifest_read(dir, &manifest, &ignored) < 0)
 		manifest = json_object();
 	one = json_deep_copy(json_object_get(manifest, "about"));
@@ -184,11 +182,12 @@ int template_dir_resolve(const struct template_root *r, const char *prefix,
 	if (found > 1)
 		return err_set(e, ERR_INVALID, "several templates begin with %.64s", prefix);
 	if (!found)
-		return err_set(e, ERR_NOT_FOUND, "no template %.64s", prefix);
+		return err_set(e, ERR_NOT_FOUND,
+			"no template %.64s; see what there is: moat image templates", prefix);
 	return 0;
 }
 
-/* Out of the way by rename, so that nobody finds half of it, then gone. */
+/* Renames the directory first, so that nobody finds half of a template. */
 static int delete_dir(const struct template_root *r, const char *dir, struct err *e)
 {
 	auto_free char *dead = NULL;
@@ -227,16 +226,15 @@ int template_dir_remove(
 	return 0;
 }
 
-/* The place in the list of the least used one besides the newest; the list's size if there is none.
- */
+/* The place in the list of the template whose last use is longest ago, leaving out the newest; the
+ * list's size if there is none. */
 static size_t find_oldest(json_t *list, const char *newest)
 {
 	size_t oldest = json_array_size(list), i;
 	json_int_t used = 0;
 	json_t *one;
 
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		json_int_t at = json_integer_value(json_object_get(one, "used"));
 
 		if (strcmp(json_string_value(json_object_get(one, "key")), newest) == 0)
@@ -258,8 +256,8 @@ static int make_room(const struct template_root *r, const char *newest, struct e
 
 	if (template_dir_list(r, &list, e) < 0)
 		return -1;
-	json_array_foreach(list, i, one) sum +=
-		(uint64_t)json_integer_value(json_object_get(one, "size"));
+	json_array_foreach(list, i, one)
+		sum += (uint64_t)json_integer_value(json_object_get(one, "size"));
 	while (sum > r->disk_max && (i = find_oldest(list, newest)) < json_array_size(list)) {
 		const char *key =
 			json_string_value(json_object_get(json_array_get(list, i), "key"));

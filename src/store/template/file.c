@@ -1,4 +1,4 @@
-#include "store/template-file.h"
+#include "store/template/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,10 +7,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-#include "store/templates.h"
 #include "util/auto.h"
-#include "util/memory.h"
+#include "util/system/memory.h"
 
 enum { PIECE = 1 << 20 };
 
@@ -20,8 +20,8 @@ struct copier {
 	const char *text;
 	uint8_t *piece;
 	uint64_t size;
-	bool slowly; /* what is written goes to the disk at once */
-	struct sum64 sum;
+	bool slowly; /* memory is short: what is written goes to the disk at once */
+	XXH3_state_t *sum;
 };
 
 static bool all_zero(const uint8_t *p, size_t n)
@@ -29,20 +29,20 @@ static bool all_zero(const uint8_t *p, size_t n)
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* Pages of zeros become holes, and count as such: memory has many that the file system does not
- * know of. */
+/* Pages of zeros become holes, and are left out of the checksum, as holes are: memory has many that
+ * the file system does not know of. */
 static int put(struct copier *c, off_t at, size_t n, struct err *e)
 {
 	enum { PAGE = 4096 };
 
 	for (size_t i = 0; i < n; i += PAGE) {
 		size_t len = n - i < PAGE ? n - i : PAGE;
-		uint64_t place[4] = {(uint64_t)at + i, len};
+		uint64_t place[2] = {(uint64_t)at + i, len};
 
 		if (all_zero(c->piece + i, len))
 			continue;
-		sum64_add(&c->sum, place, sizeof(place));
-		sum64_add(&c->sum, c->piece + i, len);
+		XXH3_64bits_update(c->sum, place, sizeof(place));
+		XXH3_64bits_update(c->sum, c->piece + i, len);
 		if (c->out >= 0 && pwrite(c->out, c->piece + i, len, at + (off_t)i) != (ssize_t)len)
 			return err_sys(e, errno ? errno : ENOSPC, "write");
 	}
@@ -70,21 +70,17 @@ static int copy_range(struct copier *c, off_t at, off_t end, struct err *e)
 	return 0;
 }
 
-static int run(struct copier *c, uint64_t *ret_sum, struct err *e)
+static int copy_all(struct copier *c, struct err *e)
 {
-	auto_free uint8_t *piece = malloc(PIECE);
 	struct stat st;
 	off_t at = 0;
 
-	if (!piece)
-		return err_oom(e);
 	if (fstat(c->in, &st) < 0)
 		return err_sys(e, errno, "stat");
-	c->piece = piece;
 	c->size = (uint64_t)st.st_size;
-	c->slowly = c->out >= 0 && !memory_holds(c->out) &&
+	c->slowly = c->out >= 0 && !memory_backs(c->out) &&
 		    memory_is_short((uint64_t)st.st_blocks * 512);
-	sum64_start(&c->sum);
+	XXH3_64bits_reset(c->sum);
 	while (at < st.st_size) {
 		off_t data = lseek(c->in, at, SEEK_DATA), hole;
 
@@ -95,7 +91,7 @@ static int run(struct copier *c, uint64_t *ret_sum, struct err *e)
 		hole = lseek(c->in, data, SEEK_HOLE);
 		if (hole < 0)
 			return err_sys(e, errno, "seek");
-		/* Whole pages: a file system's blocks may begin anywhere. */
+		/* Whole pages only: a file system's blocks may begin anywhere. */
 		data -= data % 4096;
 		if (copy_range(c, data, hole, e) < 0)
 			return -1;
@@ -103,9 +99,22 @@ static int run(struct copier *c, uint64_t *ret_sum, struct err *e)
 	}
 	if (c->out >= 0 && ftruncate(c->out, st.st_size) < 0)
 		return err_sys(e, errno, "truncate");
-	sum64_add(&c->sum, &(uint64_t[4]){(uint64_t)st.st_size}, 32);
-	*ret_sum = sum64_end(&c->sum);
+	XXH3_64bits_update(c->sum, &c->size, sizeof(c->size));
 	return 0;
+}
+
+static int run(struct copier *c, uint64_t *ret_sum, struct err *e)
+{
+	int rc;
+
+	c->piece = malloc(PIECE);
+	c->sum = XXH3_createState();
+	rc = c->piece && c->sum ? copy_all(c, e) : err_oom(e);
+	if (rc == 0)
+		*ret_sum = XXH3_64bits_digest(c->sum);
+	free(c->piece);
+	XXH3_freeState(c->sum);
+	return rc;
 }
 
 int sparse_copy(

@@ -1,15 +1,16 @@
-/* template-file.h - the parts of a template on disk. Everything blocks on files only. */
+/* file.h - the files of a template, and its memory. Blocks on files only. Any thread. */
 #pragma once
 
 #include <jansson.h>
 #include <stdint.h>
 
-#include "util/op.h"
+#include "util/thread/op.h"
 
-/* Copies what is not a hole, from the beginning of in to out, and sums it with its place. */
+/* Copies what is not a hole, from the beginning of in to out. *ret_sum: a checksum of it with its
+ * place, against accidents, not against enemies. */
 int sparse_copy(
 	const struct op *op, int in, int out, const char *text, uint64_t *ret_sum, struct err *e);
-/* The sum of a whole file as sparse_copy counts it. */
+/* The checksum that sparse_copy would give. */
 int sparse_sum(const struct op *op, int fd, uint64_t *ret_sum, struct err *e);
 /* A memfd of that size; its seals come later. */
 int ram_new(uint64_t size, int *ret, struct err *e);

@@ -1,35 +1,32 @@
-/* The templates that are in use or in memory, and the making of new ones. template-dir.c has the
- * directories. */
-#include "store/templates.h"
+#include "store/template/templates.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/template-dir.h"
-#include "store/template-file.h"
+#include "store/template/dir.h"
+#include "store/template/file.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/lock.h"
-#include "util/log.h"
-#include "util/memory.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
+#include "util/system/memory.h"
 #include "util/str.h"
-#include "util/turn.h"
+#include "util/thread/turn.h"
 
 #define LOOK_AGAIN 0.05 /* seconds between looks at a lock of another process */
 
-/* One in memory. */
+/* A template in memory. */
 struct loaded {
 	struct template t; /* first */
 	int hold_fd;       /* keeps its directory */
 	unsigned refs;
-	uint64_t bytes;  /* of memory that it takes */
-	int64_t idle_ns; /* since when nobody uses it */
+	uint64_t bytes;  /* how much memory it takes */
+	int64_t idle_ns; /* since when no VM uses it */
 	struct loaded *next;
 };
 
@@ -44,8 +41,8 @@ struct failure {
 struct templates {
 	struct template_root root;
 	uint64_t memory_max;
-	struct turn loading; /* one at a time: two VMs of one kind start together all the time */
-	pthread_mutex_t mu;
+	struct turn loading; /* one at a time: often two VMs of one kind start together */
+	struct lock mu;
 	struct loaded *list;
 	struct failure failures[FAILURES_MAX]; /* the oldest is overwritten */
 	unsigned n_failures;
@@ -61,11 +58,8 @@ int templates_open(const struct templates_config *cfg, struct templates **ret, s
 	ts->memory_max = cfg->memory_max;
 	if (str_printf(&ts->root.dir, e, "%s/templates", cfg->data_dir) < 0)
 		return -1;
-	if (turn_init(&ts->loading, e) < 0) {
-		free(ts->root.dir);
-		return -1;
-	}
-	pthread_mutex_init(&ts->mu, NULL);
+	turn_init(&ts->loading);
+	lock_init(&ts->mu, "templates.mu", LOCK_LEAF);
 	*ret = take_ptr(&ts);
 	return 0;
 }
@@ -96,14 +90,14 @@ void templates_close(struct templates *ts)
 		loaded_free(l);
 	}
 	turn_done(&ts->loading);
-	pthread_mutex_destroy(&ts->mu);
+	lock_done(&ts->mu);
 	free(ts->root.dir);
 	free(ts);
 }
 
 static struct template *take_loaded(struct templates *ts, const char *key)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+	auto_unlock struct lock *held = lock_take(&ts->mu);
 
 	for (struct loaded *l = ts->list; l; l = l->next)
 		if (strcmp(l->t.key, key) == 0) {
@@ -113,8 +107,7 @@ static struct template *take_loaded(struct templates *ts, const char *key)
 	return NULL;
 }
 
-/* Wants ts->mu held. The longest idle one leaves the list if idle ones take more memory than this.
- */
+/* Takes the template that was idle longest off the list, if idle ones take more memory than max. */
 static struct loaded *unlink_idle_locked(struct templates *ts, uint64_t max)
 {
 	struct loaded **oldest = NULL, *gone;
@@ -139,7 +132,7 @@ static void drop_idle(struct templates *ts, uint64_t max)
 	for (;;) {
 		struct loaded *l;
 		{
-			auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+			auto_unlock struct lock *held = lock_take(&ts->mu);
 			l = unlink_idle_locked(ts, max);
 		}
 		if (!l)
@@ -150,7 +143,7 @@ static void drop_idle(struct templates *ts, uint64_t max)
 
 struct template *templates_again(struct templates *ts, struct template *t)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+	auto_unlock struct lock *held = lock_take(&ts->mu);
 
 	((struct loaded *)t)->refs++;
 	return t;
@@ -163,7 +156,7 @@ void templates_give(struct templates *ts, struct template *t)
 	if (!t)
 		return;
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+		auto_unlock struct lock *held = lock_take(&ts->mu);
 		if (--l->refs == 0)
 			l->idle_ns = now_ns();
 	}
@@ -184,7 +177,7 @@ static int check_sum(const struct op *op, const char *path, const json_t *want, 
 	return 0;
 }
 
-/* Those that nobody uses go before one that is wanted does not come. */
+/* Idle templates are dropped before one that is wanted cannot be loaded. */
 static int make_room(struct templates *ts, uint64_t bytes, struct err *e)
 {
 	static const char what[] = "the template";
@@ -239,10 +232,10 @@ static int load(struct templates *ts, const struct op *op, struct loaded *l, str
 	return load_ram(ts, op, l, manifest, e);
 }
 
-/* Puts it into the list with one reference. */
+/* Puts a template into the list with one reference. */
 static void enlist(struct templates *ts, struct loaded *l)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+	auto_unlock struct lock *held = lock_take(&ts->mu);
 
 	l->refs = 1;
 	l->next = ts->list;
@@ -274,7 +267,7 @@ static int take_from_disk(struct templates *ts, const struct op *op, const char 
 			return -1;
 		log_err(op, LOG_WARN, e, "a template is damaged and will be made anew");
 		close(take_fd(&l->hold_fd));
-		/* Others may have it in use, from before the damage: then it stays for now. */
+		/* VMs may use it, from before the damage: then it stays for now. */
 		if (template_dir_remove(&ts->root, key, NULL, &ignored) < 0)
 			return -1;
 		return 0;
@@ -298,7 +291,7 @@ int templates_take(struct templates *ts, const struct op *op, const char *key,
 	if (turn_take(&ts->loading, op, e) < 0)
 		return -1;
 	held = &ts->loading;
-	*ret = take_loaded(ts, key); /* somebody else may have loaded it while we waited */
+	*ret = take_loaded(ts, key); /* another thread may have loaded it while we waited */
 	return *ret ? 1 : take_from_disk(ts, op, key, ret, e);
 }
 
@@ -310,7 +303,7 @@ int templates_claim(
 
 	while ((got = template_dir_claim(&ts->root, key, ret_fd, e)) == 0) {
 		if (!said)
-			op_progress(op, 0, 0, "waiting for somebody who makes this template");
+			op_progress(op, 0, 0, "waiting for the template, which another VM makes");
 		said = true;
 		if (op_pause(op, LOOK_AGAIN, e) < 0)
 			return -1;
@@ -386,8 +379,8 @@ static int sum_part(const struct op *op, const char *dir, const char *name, json
 int templates_publish(struct templates *ts, const struct op *op, struct template_draft *d,
 	const char *key, json_t *about, struct err *e)
 {
-	auto_json json_t *manifest = json_pack("{s:i, s:O, s:I}", "version", 1, "about", about,
-		"ram_size", (json_int_t)d->ram_size);
+	auto_json json_t *manifest = json_pack("{s:i, s:O, s:I}", "version", TEMPLATE_FORMAT,
+		"about", about, "ram_size", (json_int_t)d->ram_size);
 	uint64_t sum;
 
 	if (!manifest)
@@ -404,7 +397,7 @@ int templates_publish(struct templates *ts, const struct op *op, struct template
 void templates_note_failure(
 	struct templates *ts, const char *key, int64_t took_ns, const struct err *why)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+	auto_unlock struct lock *held = lock_take(&ts->mu);
 	struct failure *f = &ts->failures[ts->n_failures++ % FAILURES_MAX];
 
 	snprintf(f->key, sizeof(f->key), "%s", key);
@@ -414,7 +407,7 @@ void templates_note_failure(
 
 bool templates_failed(struct templates *ts, const char *key, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+	auto_unlock struct lock *held = lock_take(&ts->mu);
 
 	for (unsigned i = 0; i < FAILURES_MAX; i++)
 		if (strcmp(ts->failures[i].key, key) == 0 && now_ns() < ts->failures[i].until_ns) {
@@ -426,12 +419,11 @@ bool templates_failed(struct templates *ts, const char *key, struct err *e)
 
 static void mark_loaded(struct templates *ts, json_t *list)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+	auto_unlock struct lock *held = lock_take(&ts->mu);
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		const char *key = json_string_value(json_object_get(one, "key"));
 		bool in_memory = false;
 
@@ -449,13 +441,13 @@ int templates_list(struct templates *ts, json_t **ret, struct err *e)
 	return 0;
 }
 
-/* An idle one must not keep its directory from being removed. */
+/* Drops an idle template from memory, so that its directory can be removed. */
 static void forget_idle(struct templates *ts, const char *key)
 {
 	struct loaded *gone = NULL;
 
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&ts->mu);
+		auto_unlock struct lock *held = lock_take(&ts->mu);
 		for (struct loaded **at = &ts->list; *at; at = &(*at)->next)
 			if (strcmp((*at)->t.key, key) == 0 && (*at)->refs == 0) {
 				gone = *at;
@@ -485,13 +477,12 @@ int templates_sweep(struct templates *ts, bool (*stale)(void *arg, const json_t 
 
 	if (template_dir_sweep(&ts->root, e) < 0 || template_dir_list(&ts->root, &list, e) < 0)
 		return -1;
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		const char *key = json_string_value(json_object_get(one, "key"));
 		auto_free char *text = NULL;
 		struct err ignored;
 
-		if (!stale(arg, one))
+		if (template_dir_has_format(&ts->root, key, TEMPLATE_FORMAT) && !stale(arg, one))
 			continue;
 		forget_idle(ts, key);
 		if (template_dir_remove(&ts->root, key, NULL, &ignored) < 0)

@@ -3,8 +3,8 @@
  * daemons may share one data directory, as with images.
  *
  *   DATA_DIR/templates/KEY/     ram (sparse), state, disk.qcow2, manifest.json, lock, used
- *   DATA_DIR/templates/busy/    KEY: held alone by whoever makes that template
- *   DATA_DIR/templates/tmp-*    one being made (its lock is held) or the rest of one
+ *   DATA_DIR/templates/busy/    KEY: its lock is held by the maker of that template
+ *   DATA_DIR/templates/tmp-*    a template being made (its lock is held), or what is left of one
  *
  * How it works: a key says everything that a saved VM depends on, so a template never changes. On
  * disk it survives the daemon. In memory its RAM is a write-sealed memfd, filled at the first use
@@ -17,8 +17,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "util/op.h"
-#include "util/sha256.h"
+#include "util/thread/op.h"
+#include "wire/sha256.h"
+
+/* Of a template's files. It is part of each key, and older templates are swept away. */
+enum { TEMPLATE_FORMAT = 2 };
 
 struct templates;
 
@@ -38,18 +41,19 @@ struct templates_config {
 int templates_open(const struct templates_config *cfg, struct templates **ret, struct err *e);
 void templates_close(struct templates *ts); /* NULL is fine */
 
-/* 1: *ret is there, whole and checked. 0: there is none; a broken one has been removed. */
+/* 1: *ret is whole and checked. 0: there is no such template; a damaged one has been removed. */
 int templates_take(struct templates *ts, const struct op *op, const char *key,
 	struct template **ret, struct err *e);
-/* Another reference to one that the caller has. */
+/* Another reference to a template that the caller has. */
 struct template *templates_again(struct templates *ts, struct template *t);
 void templates_give(struct templates *ts, struct template *t); /* NULL is fine */
 
-/* Waits until nobody else makes this template. Closing *ret_fd ends the claim. */
+/* Claims the making of this template, waiting until no other does. Closing *ret_fd ends the claim.
+ */
 int templates_claim(
 	struct templates *ts, const struct op *op, const char *key, int *ret_fd, struct err *e);
 
-/* One that is being made. Its directory is the maker's to fill: "state", "disk.qcow2". */
+/* A template that is being made. Its maker fills the directory: "state", "disk.qcow2". */
 struct template_draft {
 	char *dir;
 	int lock_fd;
@@ -64,32 +68,24 @@ int templates_draft(
  */
 int templates_publish(struct templates *ts, const struct op *op, struct template_draft *draft,
 	const char *key, json_t *about, struct err *e);
-/* Removes what was not published. Fine on a zeroed one. */
+/* Removes a draft that was not published. Fine on a zeroed or a published one. */
 void templates_discard(struct template_draft *draft);
 
 /*
- * Making it failed after so long, and probably would again: nobody tries for a hundred times as
- * long. But somebody may only have killed its QEMU, or the host may have been in trouble.
+ * Notes that making the template failed after so long. It would probably fail again, so nobody
+ * tries for a hundred times as long. Not for ever: its QEMU may have been killed, or the host may
+ * have been in trouble.
  */
 void templates_note_failure(
 	struct templates *ts, const char *key, int64_t took_ns, const struct err *why);
-/* True: it failed before, not long ago, and e says why. */
+/* Whether making the template failed not long ago; e says why. */
 bool templates_failed(struct templates *ts, const char *key, struct err *e);
 
 /* Array of objects: what "about" said, "key", "size", "used" (unix time), "in_memory". */
 int templates_list(struct templates *ts, json_t **ret, struct err *e);
 /* ERR_NOT_FOUND, or ERR_BUSY while VMs use it. key may be a unique beginning. */
 int templates_remove(struct templates *ts, const char *key, uint64_t *ret_freed, struct err *e);
-/* Removes what stale() says is of no use, if nobody uses it, and what makers that died left. */
+/* Removes templates that have another format or of which stale() says that they are of no use, if
+ * nobody uses them, and what makers that died left. */
 int templates_sweep(struct templates *ts, bool (*stale)(void *arg, const json_t *about), void *arg,
 	void (*said)(void *arg, const char *text), void *said_arg, struct err *e);
-
-/* Pure: a checksum against accidents, not against enemies. */
-struct sum64 {
-	uint64_t lane[4];
-	uint64_t total;
-};
-void sum64_start(struct sum64 *s);
-void sum64_add(
-	struct sum64 *s, const void *p, size_t n); /* n: a multiple of 32, but for the last */
-uint64_t sum64_end(const struct sum64 *s);

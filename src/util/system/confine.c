@@ -1,4 +1,4 @@
-#include "util/confine.h"
+#include "util/system/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static int write_text(const char *path, const char *text)
 	return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* In a new user namespace we stay who we are; there is nobody else in it. */
+/* In a new user namespace we keep our own ids; no others are mapped. */
 static int map_own_ids(uid_t uid, gid_t gid)
 {
 	char map[64];
@@ -43,14 +43,15 @@ int confine_namespaces(int flags)
 
 	if (unshare(flags) == 0)
 		return 0;
-	if (uid == 0) /* a weakened one; as root of a user namespace it could not drop root */
+	/* This is root without CAP_SYS_ADMIN: in a user namespace it could not become nobody. */
+	if (uid == 0)
 		return -1;
 	if (unshare(CLONE_NEWUSER | flags) < 0)
 		return -1;
 	return map_own_ids(uid, gid);
 }
 
-/* Whoever has made a user namespace has all of them, for what is in there. */
+/* A process that has made a user namespace has all capabilities inside it. */
 static int drop_capabilities(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

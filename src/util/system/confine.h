@@ -1,12 +1,14 @@
-/* confine.h - what a process gives up before a guest gets to it. For one with a single thread. */
+/* confine.h - a process gives up its rights before a guest can reach it. Call it before starting a
+ * thread. */
 #pragma once
 
 #include <sys/types.h>
 
-enum { CONFINE_NOBODY = 65534 }; /* the user, and the group */
+enum { CONFINE_NOBODY = 65534 }; /* user and group "nobody" */
 
-/* New namespaces (CLONE_NEW...), within a user namespace if we are not root. -1: not possible here.
- */
+/* Enters new namespaces (CLONE_NEW...), in a new user namespace if we are not root. -1: not
+ * possible here. */
 int confine_namespaces(int flags);
-/* Root becomes nobody, with this group besides, and no capability is left. -1 and errno. */
+/* Changes root to nobody, with `group` as the only other group, and drops all capabilities. -1 and
+ * errno. */
 int confine_rights(gid_t group);

@@ -1,14 +1,14 @@
 /*
  * How it works: the daemon holds the writing end of a pipe, the lifeline, and never writes to it.
  * When the daemon closes it, or dies in any way, the guard sees the end of the pipe, kills
- * everything below itself and leaves. The guard is a subreaper, so nothing can slip out of its
- * tree; with --isolate the tree is a pid namespace too, which the kernel clears at one stroke if
- * the guard itself is killed.
+ * everything below itself and exits. The guard is a subreaper, so no process can leave its tree.
+ * With --isolate the tree is a pid namespace too: the kernel kills all of it if the guard itself is
+ * killed.
  *
- * With --gentle it is for a command that starts things which are meant to outlive it: the guard
- * touches the command's process group only, and passes an interrupt on to it.
+ * With --gentle the command may start processes that are meant to outlive it (a hypervisor). The
+ * guard then kills the command's process group only, and passes SIGINT on to it.
  */
-#include "util/guard.h"
+#include "util/system/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,29 +24,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "util/confine.h"
-#include "util/memory.h"
-#include "util/tree.h"
+#include "util/system/confine.h"
+#include "util/system/memory.h"
+#include "wire/tree.h"
 
 static int fail(const char *what)
 {
-	fprintf(stderr, "moat guard: %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "moat-helper guard: %s: %s\n", what, strerror(errno));
 	return 125;
 }
 
-/*
- * New pid and network namespaces; our children live in them. A kernel that forbids it (no user
- * namespaces for ordinary users) costs the second wall, not the sandbox: `moat doctor` says so.
- */
+/* Makes new pid and network namespaces, for our children to live in. A kernel may forbid it to
+ * ordinary users. That costs the second barrier, not the sandbox, and `moat doctor` says so. */
 static void isolate(void)
 {
 	confine_namespaces(CLONE_NEWPID | CLONE_NEWNET);
 }
 
-/*
- * What a guest might break into must not be root. The one thing that an isolated command may still
- * open by name is /dev/kvm, by its group; everything else it gets as open files.
- */
+/* A guest might take over the command, so it must not be root. By name it can still open /dev/kvm,
+ * through that file's group; everything else it gets as open files. */
 static int drop_rights(void)
 {
 	struct stat st;
@@ -54,7 +50,7 @@ static int drop_rights(void)
 	return confine_rights(stat("/dev/kvm", &st) == 0 ? st.st_gid : CONFINE_NOBODY);
 }
 
-/* guard_end: hangs up when the guard is gone. */
+/* In the child. guard_end: poll reports a hang-up when the guard has died. */
 static void exec_command(char **argv, int isolated, const sigset_t *mask, int guard_end)
 {
 	struct pollfd guard = {.fd = guard_end};
@@ -64,9 +60,9 @@ static void exec_command(char **argv, int isolated, const sigset_t *mask, int gu
 		memory_victim(0, MEMORY_VICTIM_FIRST);
 	if (isolated && drop_rights() < 0)
 		_exit(fail("cannot become an ordinary user"));
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which would clear it */
 	if (poll(&guard, 1, 0) != 0)
-		_exit(128 + SIGKILL); /* it was killed before that */
+		_exit(128 + SIGKILL); /* the guard died before prctl */
 	execvp(argv[0], argv);
 	fprintf(stderr, "moat: cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -77,7 +73,7 @@ static int code_of(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Reaps whatever ended; the status of the command itself, or -1 while it runs. */
+/* Reaps all that have ended. Returns the command's exit code, or -1 while it runs. */
 static int reap_until(pid_t command)
 {
 	int status;
@@ -89,15 +85,16 @@ static int reap_until(pid_t command)
 	return -1;
 }
 
-/* As from a terminal: for the whole group. Blocked here, it comes back to us once. */
+/* SIGINT for the whole process group, as a terminal sends it. We are in the group and have SIGINT
+ * blocked, so our own signal comes back through the signalfd: ignore that one. */
 static void pass_interrupt(const struct signalfd_siginfo *info)
 {
 	if ((pid_t)info->ssi_pid != getpid())
 		kill(0, SIGINT);
 }
 
-/* *command becomes 0 when it has ended by itself: its number may be somebody else's from then on.
- */
+/* Waits for the command's end or the lifeline's. Sets *command to 0 when the command was reaped:
+ * another process may get its pid then. */
 static int watch(pid_t *command, int lifeline, int sigfd)
 {
 	for (;;) {
@@ -122,8 +119,8 @@ static int watch(pid_t *command, int lifeline, int sigfd)
 	}
 }
 
-/* After isolate() this child is process 1 of the new pid namespace: its end takes all the others
- * along. */
+/* After isolate() this child is process 1 of the new pid namespace: when it ends, the kernel kills
+ * all others in there. */
 static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
 {
 	int ends[2];
@@ -136,7 +133,7 @@ static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
 		close(ends[1]);
 		exec_command(argv, isolated, mask, ends[0]);
 	}
-	close(ends[0]); /* the other stays open as long as we live */
+	close(ends[0]); /* ends[1] stays open as long as we live */
 	return pid;
 }
 
@@ -150,7 +147,7 @@ int guard_main(int argc, char **argv)
 	int gentle = at < argc && strcmp(argv[at], "--gentle") == 0;
 	at += want_isolation || gentle;
 	if (argc < at + 3 || strcmp(argv[at + 1], "--") != 0) {
-		fprintf(stderr, "moat guard is internal to moat\n");
+		fprintf(stderr, "moat-helper guard is internal to moat\n");
 		return 2;
 	}
 	lifeline = atoi(argv[at]);
@@ -173,8 +170,8 @@ int guard_main(int argc, char **argv)
 	if (!gentle)
 		tree_end(command);
 	else if (command)
-		kill(0, SIGKILL); /* we are one of the group */
-	/* Without exit handlers: with its pid namespace ended, this process cannot start the thread
-	 * that a leak checker wants, and the command's code would be lost. */
+		kill(0, SIGKILL); /* this ends the guard too: it is in the group */
+	/* Exit handlers must not run: a leak checker would start a thread, which fails because our
+	 * pid namespace has ended, and the command's exit code would be lost. */
 	_exit(code);
 }

@@ -1,6 +1,7 @@
-/* guard.h - the process between the daemon and what it starts; see proc_req.guard. */
+/* guard.h - the guard: a small process between the daemon and a program that it starts. It kills
+ * the program when the daemon dies. proc_req.guard starts one; only moat-helper calls this. */
 #pragma once
 
-/* `moat guard [--isolate|--gentle] LIFELINE_FD -- COMMAND...`: ends with its status,
- * or returns one if it could not start. */
+/* `moat-helper guard [--isolate|--gentle] LIFELINE_FD -- COMMAND...`: exits with the command's
+ * status, or returns one if the command could not be started. */
 int guard_main(int argc, char **argv);

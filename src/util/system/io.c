@@ -1,10 +1,11 @@
-#include "util/io.h"
+#include "util/system/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "util/auto.h"
@@ -213,6 +214,18 @@ fail:
 	return -1;
 }
 
+int file_in_memory(const char *name, const void *p, size_t n, int *ret_fd, struct err *e)
+{
+	auto_fd int fd = memfd_create(name, MFD_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "memfd");
+	if (file_write_at(fd, p, n, 0, e) < 0)
+		return -1;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 char *file_tail(const char *path, size_t max)
 {
 	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -237,7 +250,7 @@ int dir_make(const char *path, mode_t mode, struct err *e)
 		return -1;
 	for (char *slash = copy; (slash = strchr(slash, '/')); slash++) {
 		if (slash == copy)
-			continue; /* the root is there */
+			continue; /* "/" exists */
 		*slash = 0;
 		if (mkdir(copy, mode) < 0 && errno != EEXIST)
 			return err_sys(e, errno, "mkdir %s", copy);
@@ -250,8 +263,8 @@ int dir_make(const char *path, mode_t mode, struct err *e)
 	return S_ISDIR(st.st_mode) ? 0 : err_sys(e, ENOTDIR, "%s", copy);
 }
 
-/* Removes a name that is not a directory; a directory that forbids it to us, its owner, gives way.
- */
+/* Removes a name that is not a directory. Makes dir_fd writable first if its mode forbids it to us,
+ * the owner. */
 static int remove_name(int dir_fd, const char *name)
 {
 	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
@@ -261,7 +274,8 @@ static int remove_name(int dir_fd, const char *name)
 	return unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT ? 0 : -1;
 }
 
-/* Empties the directory that dir_fd refers to. Takes dir_fd. Others may be doing the same. */
+/* Empties the directory that dir_fd refers to, and closes dir_fd. Another process may be doing the
+ * same. */
 static int empty_dir(int dir_fd, struct err *e)
 {
 	auto_dir DIR *d = fdopendir(dir_fd);
@@ -314,4 +328,18 @@ int dir_remove(const char *path, struct err *e)
 bool path_exists(const char *path)
 {
 	return access(path, F_OK) == 0;
+}
+
+uint64_t dir_bytes(const char *path)
+{
+	auto_dir DIR *d = opendir(path);
+	struct dirent *ent;
+	uint64_t sum = 0;
+	struct stat st;
+
+	while (d && (ent = readdir(d)))
+		if (fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISREG(st.st_mode))
+			sum += (uint64_t)st.st_blocks * 512;
+	return sum;
 }

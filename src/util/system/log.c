@@ -1,4 +1,4 @@
-#include "util/log.h"
+#include "util/system/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ void log_setup(enum log_level least, int fd)
 	log_fd = fd < 0 ? STDERR_FILENO : fd;
 }
 
-/* One write(2) a line, so that lines of several threads do not mix. */
+/* One write(2) for each line, so that lines of several threads do not mix. */
 static void write_line(const struct op *op, enum log_level level, const char *text)
 {
 	char safe[3072], line[3200];
@@ -34,7 +34,7 @@ static void write_line(const struct op *op, enum log_level level, const char *te
 		tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
 		ts.tv_nsec / 1000000, level_names[level], op ? op->id : "", op ? ": " : "", safe);
 	if (n > 0 && write(log_fd, line, (size_t)n) < 0)
-		return; /* a full disk must not stop the daemon */
+		return; /* ignored: a full disk must not stop the daemon */
 }
 
 void log_msg(const struct op *op, enum log_level level, const char *fmt, ...)

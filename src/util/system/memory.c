@@ -1,4 +1,4 @@
-#include "util/memory.h"
+#include "util/system/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,15 +10,14 @@
 #include <sys/vfs.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
-/* What is left for everybody when something large has been taken; and how much is taken between two
- * looks. */
+/* spare: what must stay available to others. piece: how much is taken between two checks. */
 static const uint64_t spare = 48 << 20, piece = 16 << 20;
 enum { TEXT_MAX = 64 * 1024 };
 
-/* The number after a line's name and what separates them; 0 if there is no such line. */
+/* The number after a line's name and separator; 0 if there is no such line. */
 static uint64_t value_of(const char *text, const char *name, char separator)
 {
 	size_t len = strlen(name);
@@ -38,14 +37,14 @@ uint64_t meminfo_bytes(const char *text, const char *name)
 
 /* ---- control groups ---- */
 
-/* The names of one thing in the two versions of control groups. */
-struct names {
+/* File names and keys, which differ between versions 1 and 2 of control groups. */
+struct group_files {
 	const char *limit, *usage, *inactive, *active;
 };
-static const struct names version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-				  "total_inactive_file", "total_active_file"},
-			  version_2 = {
-				  "memory.max", "memory.current", "inactive_file", "active_file"};
+static const struct group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+					"total_inactive_file", "total_active_file"},
+				version_2 = {"memory.max", "memory.current", "inactive_file",
+					"active_file"};
 
 static char *read_in(const char *dir, const char *name)
 {
@@ -59,7 +58,7 @@ static char *read_in(const char *dir, const char *name)
 }
 
 /* A group without a limit says "max", or a number larger than any memory. */
-static void look_at_group(const char *dir, const struct names *n, struct memory *m)
+static void look_at_group(const char *dir, const struct group_files *n, struct memory *m)
 {
 	auto_free char *limit_text = read_in(dir, n->limit), *usage_text = read_in(dir, n->usage),
 		       *stat = read_in(dir, "memory.stat");
@@ -69,7 +68,7 @@ static void look_at_group(const char *dir, const struct names *n, struct memory 
 		return;
 	limit = strtoull(limit_text, NULL, 10);
 	usage = strtoull(usage_text, NULL, 10);
-	/* Files' pages can go; a tmpfs's are not among these. */
+	/* The page cache can be dropped. Pages of a tmpfs are not in these two figures. */
 	files = value_of(stat, n->inactive, ' ') + value_of(stat, n->active, ' ');
 	usage = usage > files ? usage - files : 0;
 	if (limit < m->total)
@@ -80,9 +79,10 @@ static void look_at_group(const char *dir, const struct names *n, struct memory 
 		m->available = limit - usage;
 }
 
-/* A limit may be on any group above ours. In a container the path may be the host's: then only the
- * last of these, the mounted root, is there. */
-static void look_at_groups(const char *root, char *path, const struct names *n, struct memory *m)
+/* Any group above ours may have a limit. In a container the path may be the host's: then only the
+ * mounted root exists, which comes last. */
+static void look_at_groups(
+	const char *root, char *path, const struct group_files *n, struct memory *m)
 {
 	for (char *end = path + strlen(path); end; end = strrchr(path, '/')) {
 		auto_free char *dir = NULL;
@@ -95,7 +95,7 @@ static void look_at_groups(const char *root, char *path, const struct names *n, 
 	}
 }
 
-/* A line of /proc/self/cgroup: "0::/path" or "4:memory:/path", and others. */
+/* Reads a line of /proc/self/cgroup: "0::/path", "4:memory:/path" or another controller's. */
 static void look_at_line(const char *cgroups, char *line, struct memory *m)
 {
 	char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
@@ -113,7 +113,7 @@ static void look_at_line(const char *cgroups, char *line, struct memory *m)
 		look_at_groups(root, path, is_memory ? &version_1 : &version_2, m);
 }
 
-void memory_look_in(const char *proc, const char *cgroups, struct memory *ret)
+void memory_measure_in(const char *proc, const char *cgroups, struct memory *ret)
 {
 	auto_free char *info = read_in(proc, "meminfo"), *groups = read_in(proc, "self/cgroup");
 	char *rest = groups, *line;
@@ -124,9 +124,9 @@ void memory_look_in(const char *proc, const char *cgroups, struct memory *ret)
 		look_at_line(cgroups, line, ret);
 }
 
-void memory_look(struct memory *ret)
+void memory_measure(struct memory *ret)
 {
-	memory_look_in("/proc", "/sys/fs/cgroup", ret);
+	memory_measure_in("/proc", "/sys/fs/cgroup", ret);
 }
 
 uint64_t memory_kills(void)
@@ -146,18 +146,19 @@ void memory_victim(int pid, enum memory_victim when)
 	if (pid)
 		snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", pid);
 	f = fopen(path, "we");
-	/* 1000 is as if it had all memory there is. Where it may not be set, size decides. */
+	/* 1000 ranks a process as if it used all memory. If it may not be set, the kernel decides
+	 * by size. */
 	if (f)
 		fprintf(f, "%d", when == MEMORY_VICTIM_FIRST ? 1000 : own + (1000 - own) / 20);
 }
 
-/* ---- taking ---- */
+/* ---- reserving ---- */
 
 int memory_check(uint64_t bytes, const char *what, struct err *e)
 {
 	struct memory m;
 
-	memory_look(&m);
+	memory_measure(&m);
 	if (bytes + spare <= m.available)
 		return 0;
 	err_set(e, ERR_LIMIT,
@@ -173,7 +174,7 @@ bool memory_is_short(uint64_t bytes)
 {
 	struct memory m;
 
-	memory_look(&m);
+	memory_measure(&m);
 	return m.available < bytes + 2 * spare;
 }
 
@@ -189,7 +190,7 @@ static int missing(int fd, uint64_t size, uint64_t *ret, struct err *e)
 	return 0;
 }
 
-int memory_take(const struct op *op, int fd, uint64_t size, const char *what, struct err *e)
+int memory_reserve(const struct op *op, int fd, uint64_t size, const char *what, struct err *e)
 {
 	uint64_t need;
 
@@ -210,7 +211,7 @@ int memory_take(const struct op *op, int fd, uint64_t size, const char *what, st
 	return 0;
 }
 
-bool memory_holds(int fd)
+bool memory_backs(int fd)
 {
 	struct statfs fs;
 

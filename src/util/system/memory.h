@@ -3,39 +3,43 @@
  * control group (a container, a batch job, a service with a limit) bounds them. No state; any
  * thread.
  *
- * Who finds none is not told by an error: the kernel kills one of those who have some. So whatever
- * takes much looks first, and takes it in pieces.
+ * A process that asks for more than there is gets no error: the kernel kills some process instead.
+ * So code that needs much memory checks first, and takes it in pieces.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "util/op.h"
+#include "util/thread/op.h"
 
 struct memory {
-	uint64_t total, available; /* bytes; what can be reclaimed at once is available */
+	uint64_t total, available; /* bytes; page cache that the kernel can drop at once counts as
+				      available */
 };
-void memory_look(struct memory *ret);
-/* The same from other places than /proc and /sys/fs/cgroup. */
-void memory_look_in(const char *proc, const char *cgroups, struct memory *ret);
+void memory_measure(struct memory *ret);
+/* Like memory_measure, with other directories in place of /proc and /sys/fs/cgroup. */
+void memory_measure_in(const char *proc, const char *cgroups, struct memory *ret);
 
-/* Fails with ERR_LIMIT and ENOMEM unless there are that many bytes and some more. */
+/* Fails with ERR_LIMIT and ENOMEM unless `bytes`, and some spare, are available. what: for the
+ * message. */
 int memory_check(uint64_t bytes, const char *what, struct err *e);
-/* Whether a file of that size should be written to the disk bit by bit: written pages can be
- * dropped, but not before they are on the disk, and in a control group nobody may wait for that. */
+/*
+ * Whether a writer of a file of that size should sync it piece by piece. Pages of the cache can be
+ * dropped only after they are on the disk, and in a control group the kernel may not wait for that.
+ */
 bool memory_is_short(uint64_t bytes);
-/* Gives a file whose pages are memory (of a memfd or tmpfs) all of them up to size, as long as
- * memory_check allows. The file's size stays; what was given stays with it, too. */
-int memory_take(const struct op *op, int fd, uint64_t size, const char *what, struct err *e);
-/* Whether files of that file system are in memory. */
-bool memory_holds(int fd);
+/* Allocates all pages of a file on memfd or tmpfs, up to size, as long as memory_check allows.
+ * Keeps the file's size. After a failure the file keeps the pages that it got. */
+int memory_reserve(const struct op *op, int fd, uint64_t size, const char *what, struct err *e);
+/* Whether the file's pages are memory (memfd, tmpfs). */
+bool memory_backs(int fd);
 
-/* How soon the kernel picks a process when memory runs out: before all others however large they
- * are, or merely a little before ourselves. pid 0: the calling process, which has our place yet. */
+/* When the kernel kills this process if memory runs out: before all others, however large they are,
+ * or a little before its parent. pid 0: the calling process, which still has its parent's rank. */
 enum memory_victim { MEMORY_VICTIM_FIRST, MEMORY_VICTIM_LATER };
 void memory_victim(int pid, enum memory_victim when);
-/* How many processes the kernel has killed for want of memory since it started. */
+/* How many processes the kernel has killed for lack of memory since it started. */
 uint64_t memory_kills(void);
 
 /* Pure: the value in bytes of a "Name:   123 kB" line of /proc/meminfo; 0 if it is not there. */

@@ -1,4 +1,4 @@
-#include "util/msg.h"
+#include "util/system/msg.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,7 +52,7 @@ int msg_recv(const struct op *op, int sock, json_t **ret, int *ret_fd, struct er
 	struct msghdr m = {.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control,
-		.msg_controllen = sizeof(control)};
+		.msg_controllen = CMSG_LEN(sizeof(int))}; /* the kernel drops further fds */
 	auto_fd int fd = -1;
 	ssize_t n;
 

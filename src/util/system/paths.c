@@ -1,15 +1,14 @@
-#include "util/paths.h"
+#include "util/system/paths.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 void paths_free(struct paths *p)
@@ -23,7 +22,7 @@ void paths_free(struct paths *p)
 	*p = (struct paths){0};
 }
 
-/* A variable counts when it is set and absolute; XDG says that relative ones are to be ignored. */
+/* The variable's value if it is an absolute path; XDG says that relative ones are to be ignored. */
 static const char *env_path(const char *name)
 {
 	const char *v = getenv(name);
@@ -31,32 +30,44 @@ static const char *env_path(const char *name)
 	return v && v[0] == '/' ? v : NULL;
 }
 
-struct place {
+struct directory {
 	const char *own;      /* MOAT_X_DIR: used as it is */
 	const char *below;    /* directory below MOAT_HOME */
 	const char *xdg;      /* XDG variable: "moat" is appended */
-	const char *fallback; /* below HOME */
+	const char *fallback; /* below HOME: "moat" is appended */
 };
 
-static int place_path(const struct place *at, char **ret, struct err *e)
+static int directory_path(const struct directory *d, char **ret, struct err *e)
 {
 	const char *v;
 
-	if ((v = env_path(at->own)))
+	if ((v = env_path(d->own)))
 		return str_dup(v, ret, e);
 	if ((v = env_path("MOAT_HOME")))
-		return str_printf(ret, e, "%s/%s", v, at->below);
-	if ((v = env_path(at->xdg)))
+		return str_printf(ret, e, "%s/%s", v, d->below);
+	if ((v = env_path(d->xdg)))
 		return str_printf(ret, e, "%s/moat", v);
-	if (!at->fallback)
-		return str_printf(ret, e, "/tmp/moat-%u", (unsigned)getuid());
 	v = env_path("HOME");
 	if (!v)
 		return err_set(e, ERR_INVALID, "HOME is not set: set it, or MOAT_HOME");
-	return str_printf(ret, e, "%s/%s/moat", v, at->fallback);
+	return str_printf(ret, e, "%s/%s/moat", v, d->fallback);
 }
 
-/* Ours are not XDG's: whoever has set one means another moat, and must not get the usual one. */
+/* The socket is not in XDG_RUNTIME_DIR: the logins of a user differ in it, or have none, and it is
+ * removed after the last logout. All of them have the same state directory. */
+static int runtime_path(const char *state, char **ret, struct err *e)
+{
+	const char *v;
+
+	if ((v = env_path("MOAT_RUNTIME_DIR")))
+		return str_dup(v, ret, e);
+	if ((v = env_path("MOAT_HOME")))
+		return str_printf(ret, e, "%s/run", v);
+	return str_dup(state, ret, e);
+}
+
+/* MOAT_ variables are not XDG's: a user who sets one wants another moat, and must not get the usual
+ * one because of a mistake. */
 static int check_own(struct err *e)
 {
 	static const char *const own[] = {"MOAT_HOME", "MOAT_RUNTIME_DIR", "MOAT_STATE_DIR",
@@ -88,47 +99,48 @@ static int config_path(char **ret, struct err *e)
 
 int paths_load(struct paths *ret, struct err *e)
 {
-	static const struct place runtime = {"MOAT_RUNTIME_DIR", "run", "XDG_RUNTIME_DIR", NULL};
-	static const struct place state = {
+	static const struct directory state = {
 		"MOAT_STATE_DIR", "state", "XDG_STATE_HOME", ".local/state"};
-	static const struct place data = {"MOAT_DATA_DIR", "data", "XDG_DATA_HOME", ".local/share"};
-	static const struct place cache = {"MOAT_CACHE_DIR", "cache", "XDG_CACHE_HOME", ".cache"};
+	static const struct directory data = {
+		"MOAT_DATA_DIR", "data", "XDG_DATA_HOME", ".local/share"};
+	static const struct directory cache = {
+		"MOAT_CACHE_DIR", "cache", "XDG_CACHE_HOME", ".cache"};
 	auto_paths struct paths p = {0};
 
 	if (check_own(e) < 0)
 		return -1;
-	if (place_path(&runtime, &p.runtime, e) < 0 || place_path(&state, &p.state, e) < 0 ||
-		place_path(&data, &p.data, e) < 0 || place_path(&cache, &p.cache, e) < 0 ||
+	if (directory_path(&state, &p.state, e) < 0 || runtime_path(p.state, &p.runtime, e) < 0 ||
+		directory_path(&data, &p.data, e) < 0 || directory_path(&cache, &p.cache, e) < 0 ||
 		config_path(&p.config, e) < 0 ||
 		str_printf(&p.socket, e, "%s/moat.sock", p.runtime) < 0)
 		return -1;
-	if (strlen(p.socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return err_set(e, ERR_INVALID,
-			"%s: too long for a socket; set MOAT_RUNTIME_DIR to a shorter directory",
-			p.socket);
 	*ret = p;
 	p = (struct paths){0};
 	return 0;
 }
 
-/* The fallback runtime directory is below /tmp, where anybody could have made it first. */
+/*
+ * The socket's directory must be ours alone. It may be a symbolic link of ours, or of root's: state
+ * directories are moved to larger disks. A link of another user could lead anywhere.
+ */
 static int check_private(const char *path, struct err *e)
 {
-	struct stat st;
+	struct stat link, dir;
 
-	if (lstat(path, &st) < 0)
+	if (lstat(path, &link) < 0 || stat(path, &dir) < 0)
 		return err_sys(e, errno, "%s", path);
-	if (!S_ISDIR(st.st_mode) || st.st_uid != getuid())
+	if ((link.st_uid != getuid() && link.st_uid != 0) || !S_ISDIR(dir.st_mode) ||
+		dir.st_uid != getuid())
 		return err_set(e, ERR_PERMISSION, "%s is not a directory of yours", path);
-	if ((st.st_mode & 077) && chmod(path, 0700) < 0)
+	if ((dir.st_mode & 077) && chmod(path, 0700) < 0)
 		return err_sys(e, errno, "chmod %s", path);
 	return 0;
 }
 
 int paths_make(const struct paths *p, struct err *e)
 {
-	if (dir_make(p->runtime, 0700, e) < 0 || check_private(p->runtime, e) < 0 ||
-		dir_make(p->state, 0700, e) < 0 || dir_make(p->data, 0700, e) < 0 ||
+	if (dir_make(p->state, 0700, e) < 0 || dir_make(p->runtime, 0700, e) < 0 ||
+		check_private(p->runtime, e) < 0 || dir_make(p->data, 0700, e) < 0 ||
 		dir_make(p->cache, 0700, e) < 0)
 		return -1;
 	return 0;
@@ -142,16 +154,17 @@ static int find_self(char **ret, struct err *e)
 	if (n < 0)
 		return err_sys(e, errno, "/proc/self/exe");
 	buf[n] = 0;
-	if (str_ends(buf, " (deleted)")) /* rebuilt or upgraded while we run */
+	if (str_ends(buf, " (deleted)")) /* the binary was replaced while we run */
 		buf[n - (ssize_t)strlen(" (deleted)")] = 0;
 	return str_dup(buf, ret, e);
 }
 
 int paths_find_part(const char *name, char **ret, struct err *e)
 {
-	/* Beside the binary; an installed tree; the build tree. */
-	static const char *const where[] = {"", "../", "../lib/moat/", "../libexec/moat/", "../../",
-		"../runner/", "../../../", NULL};
+	/* Beside the binary; the build tree, where a folder is called moat-guest as the program in
+	 * it is; an installed tree; the sources, which have the recipes. */
+	static const char *const where[] = {"", "../moat-guest/", "../", "../lib/moat/",
+		"../libexec/moat/", "../../", "../../../", NULL};
 	auto_free char *self = NULL;
 
 	if (find_self(&self, e) < 0)

@@ -1,4 +1,4 @@
-#include "util/proc.h"
+#include "util/system/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
+#include "util/thread/lock.h"
 
 enum {
 	PROC_FDS_MAX = 80,
-	SOURCE_FD_MIN = 200, /* fds are moved above any number that a child may ask for */
+	SOURCE_FD_MIN = 200, /* our fds are duplicated above any number that a child may ask for */
 	LIFELINE_AS = 150,   /* the guard's end of the lifeline */
 	KILL_GRACE_MS = 5000,
 };
@@ -30,13 +31,13 @@ void proc_result_free(struct proc_result *r)
 	buf_free(&r->err);
 }
 
-/* What one spawn needs besides the request: released together. */
+/* The arguments of one posix_spawn besides the request; spawn_free releases all of them. */
 struct spawn {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	int sources[PROC_FDS_MAX];
 	unsigned n_sources;
-	char **argv; /* with the guard in front */
+	char **argv; /* begins with the guard's arguments */
 };
 
 static void spawn_free(struct spawn *s)
@@ -48,7 +49,7 @@ static void spawn_free(struct spawn *s)
 	free(s->argv);
 }
 
-/* Arranges that the child has fd under the number as. */
+/* Lets the child have fd under the number `as`. */
 static int map_fd(struct spawn *s, int fd, int as, struct err *e)
 {
 	int source;
@@ -56,6 +57,10 @@ static int map_fd(struct spawn *s, int fd, int as, struct err *e)
 	if (s->n_sources == PROC_FDS_MAX)
 		return err_set(e, ERR_INTERNAL, "too many fds for a child");
 	source = fcntl(fd, F_DUPFD_CLOEXEC, SOURCE_FD_MIN);
+	if (source < 0 && errno == EINVAL)
+		return err_set(e, ERR_LIMIT,
+			"a process may have too few open files: ulimit -n must be above %d",
+			SOURCE_FD_MIN + PROC_FDS_MAX);
 	if (source < 0)
 		return err_sys(e, errno, "dup");
 	s->sources[s->n_sources++] = source;
@@ -79,7 +84,7 @@ static int set_attributes(struct spawn *s, struct err *e)
 	return 0;
 }
 
-/* argv, or "moat guard [--isolate|--gentle] 150 -- argv". */
+/* argv, or "moat-helper guard [--isolate|--gentle] 150 -- argv". */
 static int build_argv(struct spawn *s, const struct proc_req *req, struct err *e)
 {
 	unsigned n = 0, at = 0;
@@ -138,7 +143,7 @@ static int spawn_with(struct spawn *s, const struct proc_req *req, int in_fd, in
 	if (rc)
 		return err_sys(e, rc, "cannot run %s", req->argv[0]);
 	ret->pid = pid;
-	ret->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by definition */
+	ret->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec: pidfds always are */
 	if (ret->pidfd < 0) {
 		err_sys(e, errno, "pidfd_open");
 		kill(-pid, SIGKILL);
@@ -195,13 +200,14 @@ static int code_of(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* It has ended, or is about to. */
+/* Reaps a process that has ended or was killed; returns its exit code. */
 static int reap(struct proc *p)
 {
 	int status = 0;
 
-	/* Nobody is left of what a guard guards, unless it was killed itself. Until we have reaped
-	 * it, the group's number is its own. */
+	lock_check_wait();
+	/* A guard leaves no process behind, unless it was killed itself: then its group may live.
+	 * Until we reap the guard, the group's number cannot be used again. */
 	if (p->guarded && !p->gentle)
 		kill(-p->pid, SIGKILL);
 	while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
@@ -243,13 +249,13 @@ void proc_kill(struct proc *p)
 	if (p->pid < 0)
 		return;
 	proc_end(p);
-	/* Only a guard that does not is killed itself. */
+	/* A guard that has not ended after this time is killed itself. */
 	if (p->guarded && poll(&ended, 1, KILL_GRACE_MS) <= 0)
 		kill(-p->pid, SIGKILL);
 	reap(p);
 }
 
-/* Three pipes of a proc_run; parents' ends at [0] are ours. */
+/* The three pipes of proc_run. Ours are in[1], out[0] and err[0]. */
 struct pipes {
 	int in[2], out[2], err[2];
 };
@@ -280,7 +286,7 @@ static void close_one(int *fd)
 	*fd = -1;
 }
 
-/* Moves what can be read; closes the fd at its end. */
+/* Reads once into the buffer; closes the fd at the end of file. */
 static int drain(int *fd, struct buf *into, size_t max, struct err *e)
 {
 	uint8_t *room = buf_room(into, 16384);
@@ -308,7 +314,7 @@ static void feed(int *fd, struct bytes *left)
 		left->len -= (size_t)done;
 	}
 	if (left->len == 0 || (done < 0 && errno != EAGAIN && errno != EINTR))
-		close_one(fd); /* a child that does not read its input is its own business */
+		close_one(fd); /* no error: a child need not read its input */
 }
 
 static int pump(const struct op *op, const struct proc_req *req, struct pipes *p,

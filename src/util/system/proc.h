@@ -1,18 +1,16 @@
-/*
- * proc.h - child processes: argv vector, no shell, bounded output, ended with their op. The only
- * way in which the daemon starts anything. A struct proc belongs to one thread at a time.
- */
+/* proc.h - child processes: argv vector, no shell, bounded output, killed with their op. The daemon
+ * starts every process through these functions. A struct proc belongs to one thread at a time. */
 #pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "util/buf.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 #include "util/strv.h"
 
 struct proc_fd {
-	int fd; /* ours; stays ours */
+	int fd; /* stays the caller's */
 	int as; /* its number in the child, 3 or more */
 };
 
@@ -26,16 +24,14 @@ struct proc_req {
 	const struct proc_fd *fds;
 	unsigned n_fds;
 	/*
-	 * Path of moat-helper. When set, the child runs below its `guard`: it and all it
-	 * started are killed as soon as this process closes its lifeline or dies, SIGKILL included.
+	 * Path of moat-helper. When set, the child runs below a guard: the child and all that it
+	 * started are killed as soon as this process closes the lifeline or dies, even by SIGKILL.
 	 */
 	const char *guard;
 	bool guard_isolate; /* the guard makes new pid and network namespaces (and a user namespace
 			       when not root) */
-	/*
-	 * The guard kills no more than the command's process group, and nothing at all when the
-	 * command ends by itself: what that has left running (a hypervisor) stays.
-	 */
+	/* The guard kills the command's process group only, and nothing when the command ends by
+	 * itself: processes that it has left running (a hypervisor) stay. */
 	bool guard_gentle;
 };
 
@@ -54,23 +50,27 @@ struct proc_result {
 void proc_result_free(struct proc_result *r);
 #define auto_proc_result __attribute__((cleanup(proc_result_free)))
 
-/* The little of our environment that a process needs which a guest may get to: no keys, no tokens.
- */
+/* Those few variables of our environment that a process needs, for processes that a guest might
+ * take over: no keys, no tokens. */
 int proc_small_env(struct strv *ret, struct err *e);
 
 int proc_start(const struct proc_req *req, struct proc *ret, struct err *e);
 /* Waits for the end; *ret_code as in proc_result. */
 int proc_wait(const struct op *op, struct proc *p, int *ret_code, struct err *e);
-/* With guard_gentle: what Ctrl-C in a terminal does, SIGINT for the command's process group. */
+/* With guard_gentle: sends SIGINT to the command's process group, as Ctrl-C in a terminal does. */
 void proc_interrupt(const struct proc *p);
-/* Has it ended, with all below it, and does not wait: its pidfd tells when all of that is gone. */
+/* Has the process and all below it killed, and does not wait: the pidfd becomes readable when they
+ * are gone. */
 void proc_end(struct proc *p);
-/* Ends it and all below it and reaps it. Fine on PROC_NONE and after proc_wait. */
+/* Kills the process and all below it, waits and reaps it. Does nothing on PROC_NONE and after
+ * proc_wait. */
 void proc_kill(struct proc *p);
 #define auto_proc __attribute__((cleanup(proc_kill)))
 
-/* Runs to the end. A non-zero exit is not an error here; too much output, no such program are. */
+/* Runs a program to its end. A non-zero exit status is no error here; too much output and a missing
+ * program are. */
 int proc_run(
 	const struct op *op, const struct proc_req *req, struct proc_result *ret, struct err *e);
-/* The same, and a non-zero exit is ERR_BACKEND with the last line of its stderr. */
+/* Like proc_run, but a non-zero exit status is ERR_BACKEND with the last line of the program's
+ * stderr. */
 int proc_run_ok(const struct op *op, const struct proc_req *req, struct err *e);

@@ -1,10 +1,11 @@
+#include "util/system/sha256-file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/sha256.h"
 
 enum { READ_SIZE = 1024 * 1024 };
 
@@ -34,7 +35,7 @@ int sha256_file(
 		at += got;
 		if (op_check(op, e) < 0)
 			return -1;
-		if (at % (32 * READ_SIZE) == 0) /* small files are not worth a word */
+		if (at % (32 * READ_SIZE) == 0) /* no progress for small files */
 			op_progress(op, (uint64_t)at, (uint64_t)st.st_size, "%s", text);
 	}
 	sha256_end(&s, ret_hex);

@@ -1,9 +1,9 @@
-#include "util/tsc.h"
+#include "util/system/tsc.h"
 
 #include <pthread.h>
 #include <stdint.h>
 
-#include "util/op.h"
+#include "util/thread/op.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -14,7 +14,7 @@ struct mark {
 	uint64_t ticks, ns;
 };
 
-/* Both clocks at one moment: of several looks the one that was interrupted least. */
+/* Reads both clocks at one moment: of several tries, the one that was interrupted least. */
 static struct mark take_mark(void)
 {
 	uint64_t closest = UINT64_MAX;
@@ -41,7 +41,7 @@ static unsigned measure_window(void)
 	return (unsigned)((b.ticks - a.ticks) * 1000000 / (b.ns - a.ns));
 }
 
-/* Windows that do not agree mean that the counter is no clock. */
+/* If the windows disagree, the counter is no clock. */
 static unsigned measure(void)
 {
 	unsigned khz = measure_window();

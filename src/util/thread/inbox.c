@@ -1,24 +1,23 @@
-#include "util/inbox.h"
+#include "util/thread/inbox.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
-/* Letters without data count too, or a peer could fill memory with empty ones. */
-enum { LETTER_COST = 64 };
+/* Messages without data count, too: a peer could fill the memory with empty ones. */
+enum { MESSAGE_COST = 64 };
 
 struct node {
-	struct letter letter;
+	struct message message;
 	struct node *next;
 };
 
 struct inbox {
-	pthread_mutex_t mu;
+	struct lock mu;
 	struct node *first, **last;
 	size_t bytes, max_bytes;
 	bool closed;
@@ -37,7 +36,7 @@ int inbox_new(size_t max_bytes, struct inbox **ret, struct err *e)
 		free(in);
 		return err_sys(e, errno, "eventfd");
 	}
-	pthread_mutex_init(&in->mu, NULL);
+	lock_init(&in->mu, "inbox.mu", LOCK_LEAF);
 	in->last = &in->first;
 	in->max_bytes = max_bytes;
 	*ret = in;
@@ -52,11 +51,11 @@ void inbox_free(struct inbox *in)
 		return;
 	for (n = in->first; n; n = next) {
 		next = n->next;
-		buf_free(&n->letter.data);
+		buf_free(&n->message.data);
 		free(n);
 	}
 	close(in->event);
-	pthread_mutex_destroy(&in->mu);
+	lock_done(&in->mu);
 	free(in);
 }
 
@@ -83,17 +82,17 @@ int inbox_put(struct inbox *in, int type, uint64_t a, uint64_t b, struct bytes d
 
 	if (!n)
 		return err_oom(e);
-	n->letter = (struct letter){.type = type, .a = a, .b = b};
-	if (data.len && buf_add(&n->letter.data, data.p, data.len, e) < 0) {
+	n->message = (struct message){.type = type, .a = a, .b = b};
+	if (data.len && buf_add(&n->message.data, data.p, data.len, e) < 0) {
 		free(n);
 		return -1;
 	}
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&in->mu);
-		if (!in->closed && in->bytes + data.len + LETTER_COST <= in->max_bytes) {
+		auto_unlock struct lock *held = lock_take(&in->mu);
+		if (!in->closed && in->bytes + data.len + MESSAGE_COST <= in->max_bytes) {
 			*in->last = n;
 			in->last = &n->next;
-			in->bytes += data.len + LETTER_COST;
+			in->bytes += data.len + MESSAGE_COST;
 			ring_locked(in);
 			return 0;
 		}
@@ -102,14 +101,14 @@ int inbox_put(struct inbox *in, int type, uint64_t a, uint64_t b, struct bytes d
 		else
 			err_set(e, ERR_LIMIT, "more than %zu bytes are waiting", in->max_bytes);
 	}
-	buf_free(&n->letter.data);
+	buf_free(&n->message.data);
 	free(n);
 	return -1;
 }
 
 void inbox_close(struct inbox *in, const struct err *why)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&in->mu);
+	auto_unlock struct lock *held = lock_take(&in->mu);
 
 	if (in->closed)
 		return;
@@ -123,12 +122,12 @@ int inbox_fd(const struct inbox *in)
 	return in->event;
 }
 
-int inbox_take(struct inbox *in, struct letter *ret, struct err *e)
+int inbox_take(struct inbox *in, struct message *ret, struct err *e)
 {
 	struct node *n;
 
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&in->mu);
+		auto_unlock struct lock *held = lock_take(&in->mu);
 		n = in->first;
 		if (!n && in->closed) {
 			*e = in->why;
@@ -141,11 +140,11 @@ int inbox_take(struct inbox *in, struct letter *ret, struct err *e)
 		in->first = n->next;
 		if (!in->first)
 			in->last = &in->first;
-		in->bytes -= n->letter.data.len + LETTER_COST;
+		in->bytes -= n->message.data.len + MESSAGE_COST;
 		if (!in->first && !in->closed)
 			hush_locked(in);
 	}
-	*ret = n->letter;
+	*ret = n->message;
 	free(n);
 	return 1;
 }

@@ -1,7 +1,6 @@
 /*
- * inbox.h - a bounded queue of messages for one operation's thread. Any thread puts, the owner
- * takes and waits on inbox_fd() through its op. Both the client's frames and the guest's frames
- * reach an operation this way.
+ * inbox.h - a bounded queue of messages for one operation's thread: its client's frames, answers of
+ * QEMU. Any thread puts; the owner takes, and waits for inbox_fd() through its op.
  */
 #pragma once
 
@@ -13,14 +12,14 @@
 
 struct inbox;
 
-/* What a message means is between the one who puts and the one who takes. */
-struct letter {
+/* Putter and taker agree on what types and numbers mean. */
+struct message {
 	int type;
 	uint64_t a, b;
 	struct buf data; /* the taker owns it: buf_free */
 };
 
-/* max_bytes: of the data of letters that wait; more is ERR_LIMIT. */
+/* max_bytes: how much data may wait in it. */
 int inbox_new(size_t max_bytes, struct inbox **ret, struct err *e);
 void inbox_free(struct inbox *in); /* NULL is fine */
 static inline void auto_inboxp(struct inbox **in)
@@ -29,13 +28,13 @@ static inline void auto_inboxp(struct inbox **in)
 }
 #define auto_inbox __attribute__((cleanup(auto_inboxp)))
 
-/* Copies the bytes. ERR_LIMIT when full: the sender broke its flow control. The closer's reason
- * once closed. */
+/* Copies the bytes. ERR_LIMIT when full: the sender broke its flow control. Once the inbox is
+ * closed, fails with the closer's reason. */
 int inbox_put(struct inbox *in, int type, uint64_t a, uint64_t b, struct bytes data, struct err *e);
-/* No more will come: the taker sees inbox_closed() after the last letter, with the reason. */
+/* No more will come: after the last message, inbox_take fails with this reason. */
 void inbox_close(struct inbox *in, const struct err *why);
 
-/* Readable while there is a letter or the inbox is closed. */
+/* Readable while there is a message or the inbox is closed. */
 int inbox_fd(const struct inbox *in);
-/* 1 and a letter, 0 if there is none now, -1 (with the closer's reason) if there will be none. */
-int inbox_take(struct inbox *in, struct letter *ret, struct err *e);
+/* 1 and a message, 0 if there is none now, -1 (with the closer's reason) if there will be none. */
+int inbox_take(struct inbox *in, struct message *ret, struct err *e);

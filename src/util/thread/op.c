@@ -1,4 +1,4 @@
-#include "util/op.h"
+#include "util/thread/op.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -6,6 +6,8 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "util/thread/lock.h"
 
 int64_t now_ns(void)
 {
@@ -44,7 +46,7 @@ void op_cancel(struct op *op)
 {
 	uint64_t one = 1;
 
-	/* Cannot fail usefully: the counter saturates far beyond any number of cancels. */
+	/* This fails only when the counter is full, after far more cancels than there can be. */
 	if (write(op->cancel_fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -110,6 +112,7 @@ static int wait_until(
 {
 	struct pollfd all[OP_FDS_MAX + 1];
 
+	lock_check_wait();
 	if (n > OP_FDS_MAX)
 		return err_set(e, ERR_INTERNAL, "waiting for %u fds", n);
 	for (unsigned i = 0; i < n; i++)
@@ -123,7 +126,8 @@ static int wait_until(
 			return err_sys(e, errno, "poll");
 		if (ready > 0 && all[n].revents)
 			return fail_cancelled(e);
-		/* Also when something is ready: a peer that never pauses must not outlast it. */
+		/* The deadline counts even when an fd is ready: a peer that never pauses must not
+		 * outlast it. */
 		if (ready >= 0 && deadline_ns != OP_NO_DEADLINE && now_ns() >= deadline_ns)
 			return 0;
 		if (ready > 0) {

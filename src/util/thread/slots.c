@@ -1,4 +1,4 @@
-#include "util/slots.h"
+#include "util/thread/slots.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,24 +6,24 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
-struct slots_waiter { /* on the stack of whoever waits */
+struct slots_waiter { /* on the stack of the thread that waits */
 	unsigned limit;
-	int fd; /* rung when it is in */
-	bool in;
+	int fd;  /* eventfd: rung when the thread has its slot */
+	bool in; /* it has its slot */
 	struct slots_waiter *next;
 };
 
 void slots_init(struct slots *s)
 {
 	*s = (struct slots){0};
-	pthread_mutex_init(&s->mu, NULL);
+	lock_init(&s->mu, "slots.mu", LOCK_LEAF);
 }
 
 void slots_done(struct slots *s)
 {
-	pthread_mutex_destroy(&s->mu);
+	lock_done(&s->mu);
 }
 
 static void let_in_locked(struct slots *s)
@@ -43,10 +43,10 @@ static void let_in_locked(struct slots *s)
 	}
 }
 
-/* Nobody waits, and one more may have a slot: nothing has to be made for that. */
+/* True if a slot is free and nobody waits: then the caller needs no eventfd. */
 static bool take_at_once(struct slots *s, unsigned limit)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	if (s->first || s->taken >= limit)
 		return false;
@@ -56,7 +56,7 @@ static bool take_at_once(struct slots *s, unsigned limit)
 
 static void enqueue(struct slots *s, struct slots_waiter *w)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	if (s->last)
 		s->last->next = w;
@@ -66,10 +66,10 @@ static void enqueue(struct slots *s, struct slots_waiter *w)
 	let_in_locked(s);
 }
 
-/* Whether it was in after all. */
+/* Takes a waiter off the queue. True: it had got its slot after all. */
 static bool withdraw(struct slots *s, struct slots_waiter *w)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 	struct slots_waiter *before = NULL;
 
 	if (w->in)
@@ -79,7 +79,7 @@ static bool withdraw(struct slots *s, struct slots_waiter *w)
 	*(before ? &before->next : &s->first) = w->next;
 	if (s->last == w)
 		s->last = before;
-	let_in_locked(s); /* it may have been the one that held up the others */
+	let_in_locked(s); /* a waiter with a lower limit holds up those behind it */
 	return false;
 }
 
@@ -89,6 +89,7 @@ int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err 
 	struct slots_waiter w = {.limit = limit ? limit : 1};
 	int rc;
 
+	lock_check_wait();
 	if (take_at_once(s, w.limit))
 		return 0;
 	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -97,7 +98,8 @@ int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err 
 	w.fd = fd;
 	enqueue(s, &w);
 	rc = op_wait_fd(op, fd, POLLIN, e);
-	/* Under the lock, so that whoever let us in is done with us. */
+	/* This takes the lock, so that a thread that has just given us our slot no longer uses w.
+	 */
 	if (withdraw(s, &w) && rc < 0)
 		slots_give(s);
 	return rc;
@@ -105,7 +107,7 @@ int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err 
 
 void slots_give(struct slots *s)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	s->taken--;
 	let_in_locked(s);

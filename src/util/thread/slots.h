@@ -1,23 +1,22 @@
 /*
- * slots.h - at most so many at once, first come first served. For work that blocks: waiting for a
- * slot ends with the op. Any thread.
+ * slots.h - lets at most so many threads do something at once, first come first served. The work
+ * may block, and waiting for a slot ends with the op. Any thread.
  */
 #pragma once
 
-#include <pthread.h>
-
-#include "util/op.h"
+#include "util/thread/op.h"
+#include "util/thread/lock.h"
 
 struct slots_waiter;
 
 struct slots {
-	pthread_mutex_t mu;
+	struct lock mu;
 	unsigned taken;
 	struct slots_waiter *first, *last;
 };
 
 void slots_init(struct slots *s);
 void slots_done(struct slots *s);
-/* Enters when fewer than limit have a slot and nobody who came earlier still waits. */
+/* Waits until fewer than limit slots are taken and nobody who came earlier waits. */
 int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err *e);
 void slots_give(struct slots *s);

@@ -1,20 +1,18 @@
 /*
- * turn.h - one at a time, for work that may block: like a mutex, but waiting for it ends with the
- * op. For what a mutex must never be held over. First come, first served.
+ * turn.h - lets one thread at a time do work that may block, first come first served. Waiting for a
+ * turn ends with the op; a lock must never be held over such work. Inline only; any thread.
  */
 #pragma once
 
-#include "util/slots.h"
+#include "util/thread/slots.h"
 
 struct turn {
 	struct slots one;
 };
 
-static inline int turn_init(struct turn *t, struct err *e)
+static inline void turn_init(struct turn *t)
 {
-	(void)e;
 	slots_init(&t->one);
-	return 0;
 }
 
 static inline void turn_done(struct turn *t)

@@ -1,4 +1,4 @@
-#include "util/worker.h"
+#include "util/thread/worker.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "util/lock.h"
+#include "util/thread/lock.h"
+#include "util/thread/thread.h"
 
 enum {
-	STACK = 256 * 1024,
 	IDLE_MAX = 8,
 	IDLE_SECONDS = 10,
 };
@@ -17,17 +17,17 @@ enum {
 struct worker {
 	void (*work)(void *arg);
 	void *arg;
-	sem_t more; /* there is work again */
+	sem_t more; /* posted when work and arg are set again */
 	struct worker *next;
 };
 
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static struct worker *idle; /* who came last goes first: the others may end */
+static struct lock idle_mu = LOCK_INIT("idle_mu", LOCK_LEAF);
+static struct worker *idle; /* the last to come is the first to go, so that the others may end */
 static unsigned n_idle;
 
 static struct worker *take_idle(void)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&mu);
+	auto_unlock struct lock *held = lock_take(&idle_mu);
 	struct worker *w = idle;
 
 	if (w) {
@@ -37,10 +37,10 @@ static struct worker *take_idle(void)
 	return w;
 }
 
-/* False: enough of them wait already. */
+/* False: enough threads wait already. */
 static bool become_idle(struct worker *w)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&mu);
+	auto_unlock struct lock *held = lock_take(&idle_mu);
 
 	if (n_idle == IDLE_MAX)
 		return false;
@@ -50,10 +50,10 @@ static bool become_idle(struct worker *w)
 	return true;
 }
 
-/* False: somebody has taken it, and work is on its way. */
+/* False: worker_run has taken this thread, and work is on its way. */
 static bool stop_being_idle(struct worker *w)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&mu);
+	auto_unlock struct lock *held = lock_take(&idle_mu);
 
 	for (struct worker **at = &idle; *at; at = &(*at)->next)
 		if (*at == w) {
@@ -64,12 +64,13 @@ static bool stop_being_idle(struct worker *w)
 	return false;
 }
 
-/* False: there was none for long enough. */
+/* False: no work has come for long enough. */
 static bool wait_for_more(struct worker *w)
 {
 	struct timespec until;
 
-	/* If this clock jumps, a thread ends early or late: no harm. */
+	/* This clock may jump. Then a thread ends early or late, which does no harm. */
+	lock_check_wait();
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += IDLE_SECONDS;
 	while (sem_timedwait(&w->more, &until) < 0)
@@ -90,41 +91,33 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static int worker_new(struct worker *w)
+static int start_worker(void (*work)(void *arg), void *arg, struct err *e)
 {
-	pthread_attr_t attr;
+	struct worker *w = calloc(1, sizeof(*w));
 	pthread_t thread;
-	int error;
 
-	sem_init(&w->more, 0, 0);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attr, worker_main, w);
-	pthread_attr_destroy(&attr);
-	return error;
-}
-
-int worker_run(void (*work)(void *arg), void *arg)
-{
-	struct worker *w = take_idle();
-	int error;
-
-	if (w) {
-		w->work = work;
-		w->arg = arg;
-		sem_post(&w->more);
-		return 0;
-	}
-	w = calloc(1, sizeof(*w));
 	if (!w)
-		return ENOMEM;
+		return err_oom(e);
 	w->work = work;
 	w->arg = arg;
-	error = worker_new(w);
-	if (error) {
+	sem_init(&w->more, 0, 0);
+	if (thread_start(&thread, NULL, worker_main, w, e) < 0) {
 		sem_destroy(&w->more);
 		free(w);
+		return -1;
 	}
-	return error;
+	pthread_detach(thread);
+	return 0;
+}
+
+int worker_run(void (*work)(void *arg), void *arg, struct err *e)
+{
+	struct worker *w = take_idle();
+
+	if (!w)
+		return start_worker(work, arg, e);
+	w->work = work;
+	w->arg = arg;
+	sem_post(&w->more);
+	return 0;
 }

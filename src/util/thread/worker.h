@@ -1,8 +1,10 @@
 /*
- * worker.h - threads for work that may be over in a millisecond: to make and to end one would be a
- * good part of that. A thread that has nothing to do waits a while for more before it ends.
+ * worker.h - threads for work that may be over in a millisecond. Starting and ending a thread would
+ * be a good part of that, so a thread without work waits a while for more. Any thread.
  */
 #pragma once
 
-/* Has a thread do it, one that waits or a new one; nobody waits for its end. 0 or an errno. */
-int worker_run(void (*work)(void *arg), void *arg);
+#include "util/err.h"
+
+/* Has a thread do the work, an idle one or a new one. Nobody waits for its end. */
+int worker_run(void (*work)(void *arg), void *arg, struct err *e);

@@ -6,8 +6,9 @@
 #include "scratch.h"
 
 /*
- * Memory comes and goes on a busy host, so everything is measured by what it has: half of that is
- * kept, and one guest takes six tenths of the other half. One fits, two do not, by far.
+ * On a busy host the amount of available memory changes, so sizes are fractions of it: half of it
+ * stays reserved, and a guest takes six tenths of the other half. One guest fits, two clearly do
+ * not.
  */
 static unsigned room, most_of_it;
 
@@ -43,10 +44,10 @@ static void test_refuses(void)
 	OK(strstr(e.msg, want));
 	snprintf(want, sizeof(want), " of %llu MB available", f.total_mb);
 	OK(strstr(e.msg, want) && strstr(e.msg, " 0 MB are promised"));
-	/* Nothing of ours could be given back: waiting would be for ever. */
+	/* No sandbox of ours could give memory back, so waiting would never end. */
 	OK(admission_enter(a, &op, 2 * room, true, &e) < 0 && e.kind == ERR_BUSY);
 	OK(admission_enter(a, &op, 100, false, &e) == 0);
-	/* More than the host has at all is never waited for. */
+	/* A request for more than the host's total memory fails at once. */
 	OK(admission_enter(a, &op, (unsigned)f.total_mb, true, &e) < 0 && e.kind == ERR_BUSY);
 	admission_figures(a, &f);
 	OK(f.promised_mb == 100);
@@ -107,7 +108,7 @@ static void test_waits(void)
 	guest_start(&g, a);
 	OK(EVENTUALLY(__atomic_load_n(&g.waits, __ATOMIC_ACQUIRE)));
 	OK(!__atomic_load_n(&g.in, __ATOMIC_ACQUIRE));
-	/* Who does not want to wait is not made to wait behind one who does. */
+	/* A request that does not wait fails at once, even behind one that waits. */
 	start = now_ns();
 	OK(admission_enter(a, &op, most_of_it, false, &e) < 0 && e.kind == ERR_BUSY);
 	OK(strstr(e.msg, "not enough memory") && seconds_since(start) < 20);
@@ -117,7 +118,7 @@ static void test_waits(void)
 	OK(g.rc == 0);
 	op_done(&g.op);
 
-	/* Waiting ends with the operation, and leaves no promise behind. */
+	/* A wait ends with its operation, and leaves no reservation behind. */
 	guest_start(&g, a);
 	OK(EVENTUALLY(__atomic_load_n(&g.waits, __ATOMIC_ACQUIRE)));
 	op_cancel(&g.op);
@@ -137,7 +138,7 @@ struct spare {
 	unsigned asked;
 };
 
-/* What is only in standby: there is one. */
+/* Removes a sandbox in standby: there is one. */
 static bool give_way(void *arg)
 {
 	struct spare *s = arg;
@@ -157,7 +158,8 @@ static void test_gives_way(void)
 
 	admission_on_shortage(a, give_way, &spare);
 	OK(admission_enter(a, &op, most_of_it, ADMISSION_SPARE, &e) == 0 && spare.asked == 0);
-	/* Not for another of its kind, and not for what could never be. */
+	/* No sandbox in standby is removed for another one in standby, or for a request that can
+	 * never fit. */
 	OK(admission_enter(a, &op, most_of_it, ADMISSION_SPARE, &e) < 0 && e.kind == ERR_BUSY);
 	OK(admission_enter(a, &op, 1u << 30, ADMISSION_WAIT, &e) < 0 && spare.asked == 0);
 	OK(admission_enter(a, &op, most_of_it, ADMISSION_TRY, &e) == 0 && spare.asked == 1);

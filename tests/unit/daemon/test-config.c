@@ -48,9 +48,10 @@ static const struct {
 	const char *text, *words;
 } wrong[] = {
 	{"acelerator: kvm", "configuration: unknown member: acelerator"},
-	{"accelerator: xen", "accelerator: \"xen\" is not one of its values"},
+	{"accelerator: xen", "accelerator: \"xen\" is not one of \"auto\", \"kvm\", \"tcg\""},
 	{"accelerator: 3", "Expected string, got integer"},
-	{"log_level: loud", "log_level: \"loud\" is not one of its values"},
+	{"log_level: loud",
+		"log_level: \"loud\" is not one of \"debug\", \"info\", \"warn\", \"error\""},
 	{"idle_exit: soon", "Expected real or integer, got string"},
 	{"idle_exit: -1", "idle_exit: cannot be negative"},
 	{"boot_timeout: 0", "boot_timeout: must be more than 0"},

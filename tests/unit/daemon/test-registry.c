@@ -1,4 +1,4 @@
-/* The life of sandboxes in the registry, with a driver that is only a script. */
+/* The life of sandboxes in the registry, with a scripted driver. */
 #include "daemon/registry.h"
 
 #include <pthread.h>
@@ -11,13 +11,13 @@
 
 static bool all_alive; /* otherwise the second VM is dead */
 
-static void describe(struct box *b, unsigned vm, struct box_vm_info *ret)
+static void describe(struct driver_sandbox *b, unsigned vm, struct vm_info *ret)
 {
-	*ret = (struct box_vm_info){.state = vm == 0 || all_alive ? BOX_VM_RUNNING : BOX_VM_DEAD,
+	*ret = (struct vm_info){.state = vm == 0 || all_alive ? VM_RUNNING : VM_DEAD,
 		.image = "tiny",
 		.user = "user",
 		.accelerator = "tcg",
-		.way = b ? "runner" : "",
+		.link = b ? "runner" : "",
 		.pid = 42};
 	if (vm == 1)
 		snprintf(ret->error, sizeof(ret->error), "fell \xff over");
@@ -26,7 +26,7 @@ static void describe(struct box *b, unsigned vm, struct box_vm_info *ret)
 static const struct driver_ops script_ops = {
 	.name = "script", .on_this_host = true, .describe = describe};
 static struct driver driver = {.ops = &script_ops, .vm_overhead_mb = 48};
-static struct box box = {.driver = &driver};
+static struct driver_sandbox driven = {.driver = &driver};
 
 static struct sandbox_spec *two_vms(void)
 {
@@ -74,7 +74,7 @@ static bool of_lease(const struct sandbox *sb, void *arg)
 static void test_life(struct registry *r)
 {
 	struct op op = op_for_cleanup(10);
-	struct box *taken = NULL;
+	struct driver_sandbox *taken = NULL;
 	struct sandbox *sb, *leaving;
 	struct borrower b = {0};
 	char id[16];
@@ -86,15 +86,15 @@ static void test_life(struct registry *r)
 	OK(sb->ram_mb == 400 + 2 * 48 && sb->state == SANDBOX_CREATING && registry_has(r, id));
 	OK(registry_borrow(r, id, &op, &b, &e) < 0 && e.kind == ERR_UNAVAILABLE);
 	OK(strstr(e.msg, "is creating"));
-	OK(!registry_start_removal(r, everyone, NULL, &taken)); /* its maker removes it */
-	OK(registry_running(r, sb, &box, false, &e) == 0 && sb->lease == 1);
-	OK(registry_running(r, sb, &box, false, &e) < 0 && e.kind == ERR_CANCELLED);
-	OK(registry_borrow(r, id, &op, &b, &e) == 0 && b.box == &box && b.sb == sb);
+	OK(!registry_start_removal(r, everyone, NULL, &taken)); /* its maker thread removes it */
+	OK(registry_running(r, sb, &driven, false, &e) == 0 && sb->lease == 1);
+	OK(registry_running(r, sb, &driven, false, &e) < 0 && e.kind == ERR_CANCELLED);
+	OK(registry_borrow(r, id, &op, &b, &e) == 0 && b.driven == &driven && b.sb == sb);
 	registry_return(r, &b);
 	registry_unref(r, sb);
 
 	leaving = registry_start_removal(r, everyone, NULL, &taken);
-	OK(leaving == sb && taken == &box && !sb->box);
+	OK(leaving == sb && taken == &driven && !sb->driven);
 	OK(!registry_start_removal(r, everyone, NULL, &taken)); /* only once */
 	OK(registry_borrow(r, id, &op, &b, &e) < 0 && strstr(e.msg, "is removing"));
 	OK(registry_wait_idle(r, sb, &op, &e) == 0 && registry_count(r) == 1);
@@ -103,7 +103,7 @@ static void test_life(struct registry *r)
 	OK(registry_borrow(r, id, &op, &b, &e) < 0 && e.kind == ERR_NOT_FOUND);
 }
 
-/* A sandbox that could not be made leaves as if it had never been. */
+/* A sandbox that could not be made leaves no trace. */
 static void test_failed_making(struct registry *r)
 {
 	struct op op = op_for_cleanup(10);
@@ -120,7 +120,7 @@ static void test_prefix(struct registry *r)
 	char got[16] = "", prefix[16];
 	struct err e;
 
-	/* Ids are random: these two are made to share their beginning. */
+	/* Ids are random: makes two that begin alike. */
 	snprintf(a->id, sizeof(a->id), "abcd000001");
 	snprintf(b->id, sizeof(b->id), "abcd000002");
 	OK(registry_resolve(r, "abcd000002", got, &e) == 0);
@@ -134,7 +134,7 @@ static void test_prefix(struct registry *r)
 	OK(registry_resolve(r, "", got, &e) < 0 && e.kind == ERR_NOT_FOUND);
 	OK(registry_resolve(r, "abcd000001x", got, &e) < 0);
 	OK(registry_resolve(r, "evil\x1b[2J\n", got, &e) < 0);
-	STR_IS(e.msg, "no sandbox evil\\x1b[2J\\x0a");
+	STR_IS(e.msg, "no sandbox evil\\x1b[2J\\x0a; see what there is: moat ls");
 	snprintf(prefix, sizeof(prefix), "%s", "ffff");
 	OK(registry_detach(r, prefix, &e) == 0 && b->lease == 0 && a->lease == 1);
 	registry_forget(r, a);
@@ -151,7 +151,7 @@ struct worker {
 	int rc;
 };
 
-/* An operation that would last for ever: it has the sandbox borrowed and waits. */
+/* An operation that borrows the sandbox and waits until it is cancelled. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -171,14 +171,14 @@ static void test_removal_cancels(struct registry *r)
 	struct op op = op_for_cleanup(30), brief = op_for_cleanup(0.05);
 	struct sandbox *sb = add(r, 1, &op), *leaving;
 	struct worker w = {.r = r};
-	struct box *taken = NULL;
+	struct driver_sandbox *taken = NULL;
 	char want[64];
 	pthread_t thread;
 	struct borrower held;
 	struct op held_op;
 	struct err e;
 
-	OK(registry_running(r, sb, &box, true, &e) == 0 && sb->lease == 0);
+	OK(registry_running(r, sb, &driven, true, &e) == 0 && sb->lease == 0);
 	memcpy(w.id, sb->id, sizeof(w.id));
 	snprintf(want, sizeof(want), "sandbox %s was removed", sb->id);
 	registry_unref(r, sb);
@@ -192,7 +192,7 @@ static void test_removal_cancels(struct registry *r)
 	pthread_join(thread, NULL);
 	OK(w.rc < 0 && w.e.kind == ERR_UNAVAILABLE);
 	STR_IS(w.e.msg, want);
-	/* One still has it: the box must not be pulled from under it. */
+	/* One operation still borrows it: the driver's sandbox must not be freed yet. */
 	OK(registry_wait_idle(r, sb, &brief, &e) < 0 && e.kind == ERR_TIMEOUT);
 	err_set(&e, ERR_BACKEND, "other trouble");
 	registry_explain(r, &held, &e);
@@ -230,7 +230,7 @@ static struct sandbox *add_standby(struct registry *r, uint64_t lease, struct st
 	struct err e;
 
 	sb->standby = st;
-	if (registry_running(r, sb, &box, false, &e) < 0)
+	if (registry_running(r, sb, &driven, false, &e) < 0)
 		abort();
 	registry_unref(r, sb);
 	return sb;
@@ -258,12 +258,12 @@ static const char *shown_state(struct registry *r, const struct sandbox *sb)
 
 static void remove_one(struct registry *r)
 {
-	struct box *taken = NULL;
+	struct driver_sandbox *taken = NULL;
 
 	registry_forget(r, registry_start_removal(r, everyone, NULL, &taken));
 }
 
-/* Kept ready: nobody gets in but he to whom it is handed over. */
+/* In standby: only the client that gets the sandbox can use it. */
 static void test_standby(struct registry *r)
 {
 	struct standby mine = {.key = "a", .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -287,13 +287,14 @@ static void test_standby(struct registry *r)
 	f = registry_standby(r, &mine);
 	OK(f.ready == 2 && f.dead == 0 && f.making == 0 && f.taken == 0 && rings(&mine) == 0);
 
-	OK(registry_take_standby(r, &by, &b) && b.sb == own && b.box == &box); /* before others' */
+	OK(registry_take_standby(r, &by, &b) && b.sb == own &&
+		b.driven == &driven); /* not those of other keepers */
 	OK(own->lease == 5 && own->owner_pid == 55 && own->labels == labels && !own->standby);
 	STR_IS(shown_state(r, own), "running");
 	OK(rings(&mine) == 1 && registry_standby(r, &mine).taken == 1);
 	OK(registry_take_standby(r, &by, &c) && c.sb == old && old->lease == 5);
 	registry_return(r, &c);
-	OK(!registry_take_standby(r, &by, &c)); /* what is left has another spec */
+	OK(!registry_take_standby(r, &by, &c)); /* the one that is left has another spec */
 	registry_return(r, &b);
 	OK(registry_borrow(r, own->id, &op, &b, &e) == 0);
 	registry_return(r, &b);
@@ -319,7 +320,7 @@ static void test_json(struct registry *r)
 	json_t *vms, *none = NULL;
 	struct err e;
 
-	OK(registry_running(r, first, &box, false, &e) == 0);
+	OK(registry_running(r, first, &driven, false, &e) == 0);
 	OK(registry_to_json(r, NULL, &all, &e) == 0 && json_array_size(all) == 2);
 	STR_IS(json_string_value(json_object_get(json_array_get(all, 0), "id")), first->id);
 	STR_IS(json_string_value(json_object_get(json_array_get(all, 1), "state")), "creating");
@@ -335,7 +336,7 @@ static void test_json(struct registry *r)
 	OK(json_is_false(json_object_get(json_array_get(vms, 1), "sandbox")));
 	OK(registry_to_json(r, "nonesuch", &none, &e) < 0 && e.kind == ERR_NOT_FOUND && !none);
 	registry_unref(r, first);
-	registry_unref(r, second); /* the registry frees what is left in it */
+	registry_unref(r, second); /* the registry frees the sandboxes that are left */
 }
 
 int main(void)

@@ -60,7 +60,7 @@ static void test_rotation(void)
 	before = get_file(at("big.1"));
 	OK(now && strlen(now) == 6 * PIECE && now[6 * PIECE - 1] == 'a' + 29 % 26);
 	OK(before && strlen(before) == 8 * PIECE && before[8 * PIECE - 1] == 'a' + 23);
-	OK(entries_in(scratch) == 3); /* with the other test's */
+	OK(entries_in(scratch) == 3); /* one more is the other test's */
 	caplog_close(&log);
 }
 
@@ -72,11 +72,11 @@ static void test_trouble(void)
 	struct err e;
 
 	OK(caplog_open(&log, at("odd"), &e) == 0);
-	caplog_add(&log, (struct bytes){huge, CAPLOG_MAX + 1}); /* fits nowhere: dropped */
+	caplog_add(&log, (struct bytes){huge, CAPLOG_MAX + 1}); /* too long: dropped */
 	caplog_add(&log, text("goes on"));
 	got = get_file(at("odd"));
 	STR_IS(got, "goes on");
-	/* A rename that cannot be done must not let the file grow. */
+	/* If the rename fails, the file must not grow. */
 	OK(mkdir(at("odd.1"), 0700) == 0 || errno == EEXIST);
 	OK(unlink(at("odd.1")) == 0 && mkdir(at("odd.1"), 0700) == 0);
 	caplog_add(&log, (struct bytes){huge, CAPLOG_MAX});
@@ -85,7 +85,7 @@ static void test_trouble(void)
 	caplog_close(&log);
 }
 
-/* A log that cannot begin anew for a while goes on afterwards. */
+/* A log that could not be renamed for a while goes on afterwards. */
 static void test_no_files(void)
 {
 	auto_free uint8_t *full = calloc(1, CAPLOG_MAX);

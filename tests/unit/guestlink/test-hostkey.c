@@ -1,5 +1,5 @@
 /* Host keys that an SSH server can use: read back by the library that clients use. */
-#include "guest/hostkey.h"
+#include "guestlink/hostkey.h"
 
 #include <libssh/libssh.h>
 #include <stdbool.h>

@@ -16,25 +16,25 @@ static struct journal *open_journal(void)
 	return j;
 }
 
-/* Lists "kind:ref:state " of each thing, as it comes. */
-static int list_thing(void *arg, const struct journal_thing *t, struct err *e)
+/* Adds "kind:ref:state " of each entry to a list, in order. */
+static int list_thing(void *arg, const struct journal_entry *t, struct err *e)
 {
 	return buf_printf(arg, e, "%s:%s:%s ", t->kind, t->ref, t->state);
 }
 
-static char *things(struct journal *j, const char *sandbox)
+static char *entries(struct journal *j, const char *sandbox)
 {
 	auto_buf struct buf b = {0};
 	struct err e;
 
-	if (journal_each_thing(j, sandbox, list_thing, &b, &e) < 0)
+	if (journal_each_entry(j, sandbox, list_thing, &b, &e) < 0)
 		return NULL;
 	return buf_take_str(&b);
 }
 #define THINGS_ARE(j, sandbox, want)                                                               \
 	do {                                                                                       \
-		auto_free char *got_ = things(j, sandbox);                                         \
-		tap_str(got_, want, "things of " #sandbox);                                        \
+		auto_free char *got_ = entries(j, sandbox);                                        \
+		tap_str(got_, want, "entries of " #sandbox);                                       \
 	} while (0)
 
 static int list_sandbox(void *arg, const struct journal_sandbox *sb, struct err *e)
@@ -60,14 +60,14 @@ static char *sandboxes(struct journal *j)
 
 static int64_t intend(struct journal *j, const char *sandbox, const char *kind, const char *ref)
 {
-	struct journal_thing t = {.sandbox = sandbox, .driver = "qemu", .kind = kind, .ref = ref};
+	struct journal_entry t = {.sandbox = sandbox, .driver = "qemu", .kind = kind, .ref = ref};
 	int64_t row = -1;
 	struct err e;
 
 	return journal_intent(j, &t, &row, &e) < 0 ? -1 : row;
 }
 
-/* Intents are there after the process that wrote them is not, and come youngest first. */
+/* Entries outlive the process that wrote them, and come youngest first. */
 static void test_survives(void)
 {
 	struct journal *j = open_journal();
@@ -107,7 +107,7 @@ static void test_sandboxes(void)
 	OK(journal_sandbox_add(j, &a, &e) == 0 && journal_sandbox_add(j, &b, &e) == 0);
 	OK(journal_sandbox_add(j, &a, &e) < 0 && e.kind == ERR_INTERNAL);
 	SANDBOXES_ARE(j, "s2/qemu/{\"a\":1}/{2}/1700000001 s1/qemu/{}/{1}/1700000002 ");
-	/* A sandbox is not forgotten while things of it are left. */
+	/* A sandbox stays in the journal while it has entries. */
 	OK(journal_sandbox_remove_if_empty(j, "s1", &e) == 0);
 	SANDBOXES_ARE(j, "s2/qemu/{\"a\":1}/{2}/1700000001 s1/qemu/{}/{1}/1700000002 ");
 	OK(journal_sandbox_remove(j, "s1", &e) == 0);
@@ -122,13 +122,13 @@ static void test_sandboxes(void)
 	journal_close(j);
 }
 
-/* each() may write: removing what it is shown is what it is for. */
-static int forget(void *arg, const struct journal_thing *t, struct err *e)
+/* each() may use the journal, for example to remove the entry. */
+static int forget(void *arg, const struct journal_entry *t, struct err *e)
 {
 	return journal_gone(arg, t->row, e);
 }
 
-static int refuse(void *arg, const struct journal_thing *t, struct err *e)
+static int refuse(void *arg, const struct journal_entry *t, struct err *e)
 {
 	++*(int *)arg;
 	return err_set(e, ERR_BUSY, "not %s", t->ref);
@@ -141,10 +141,10 @@ static void test_each_may_write(void)
 	int asked = 0;
 
 	OK(intend(j, "s3", "dir", "a") > 0 && intend(j, "s3", "dir", "b") > 0);
-	OK(journal_each_thing(j, "s3", refuse, &asked, &e) < 0 && e.kind == ERR_BUSY);
+	OK(journal_each_entry(j, "s3", refuse, &asked, &e) < 0 && e.kind == ERR_BUSY);
 	STR_IS(e.msg, "not b");
 	OK(asked == 1);
-	OK(journal_each_thing(j, NULL, forget, j, &e) == 0);
+	OK(journal_each_entry(j, NULL, forget, j, &e) == 0);
 	THINGS_ARE(j, NULL, "");
 	journal_close(j);
 }
@@ -190,14 +190,15 @@ static void *write_rows(void *arg)
 	for (int i = 0; i < ROWS; i++) {
 		int64_t row = intend(j, "many", "dir", "x");
 
-		/* Half of them go again: everyone meets only the rows that it made. */
+		/* Removes half of its entries again. Each thread gets only the rows that
+		 * it made. */
 		bad += row < 0 || journal_done(j, row, &e) < 0 ||
 		       (i % 2 && journal_gone(j, row, &e) < 0);
 	}
 	return (void *)bad;
 }
 
-static int count(void *arg, const struct journal_thing *t, struct err *e)
+static int count(void *arg, const struct journal_entry *t, struct err *e)
 {
 	(void)e;
 	*(int *)arg += strcmp(t->state, "done") == 0;
@@ -219,11 +220,11 @@ static void test_threads(void)
 		pthread_join(threads[i], &bad);
 		OK(bad == NULL);
 	}
-	OK(journal_each_thing(j, "many", count, &done, &e) == 0 && done == THREADS * ROWS / 2);
+	OK(journal_each_entry(j, "many", count, &done, &e) == 0 && done == THREADS * ROWS / 2);
 	journal_close(j);
 }
 
-/* SIGKILL in the middle of work: what was said to be written is there. */
+/* SIGKILL while a process writes: all entries that it reported as written are there. */
 static void test_killed(void)
 {
 	int fds[2];
@@ -234,7 +235,7 @@ static void test_killed(void)
 	pid_t pid;
 
 	j = open_journal();
-	OK(journal_each_thing(j, NULL, forget, j, &e) == 0);
+	OK(journal_each_entry(j, NULL, forget, j, &e) == 0);
 	journal_close(j);
 	OK(pipe(fds) == 0);
 	fflush(stdout);
@@ -257,7 +258,7 @@ static void test_killed(void)
 	}
 	close(fds[0]);
 	j = open_journal();
-	OK(j && journal_each_thing(j, "killed", count, &rows, &e) == 0);
+	OK(j && journal_each_entry(j, "killed", count, &rows, &e) == 0);
 	OK(told >= 50 && rows >= told);
 	OK(intend(j, "after", "dir", "x") > last);
 	journal_close(j);
@@ -271,7 +272,7 @@ int main(void)
 	test_each_may_write();
 	test_newer_schema();
 	test_corrupt();
-	test_killed(); /* before there are threads */
+	test_killed(); /* it forks, so it runs before there are threads */
 	test_threads();
 	scratch_end();
 	return tap_done();

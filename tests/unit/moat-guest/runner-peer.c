@@ -42,7 +42,7 @@ bool wait_until(bool (*is_so)(const void *arg), const void *arg)
 	return false;
 }
 
-/* A zombie is gone, too: its new parent may be slow to notice. */
+/* A zombie counts as ended: its new parent may reap it late. */
 bool process_gone(const void *pid)
 {
 	char path[64], line[512] = "", *after;
@@ -57,7 +57,7 @@ bool process_gone(const void *pid)
 	return !after || after[2] == 'Z';
 }
 
-/* As some parents do, even with one that the C library keeps from its callers. */
+/* Ignores signals as some parents do, even one that the C library keeps from programs. */
 static void ignore_signals(void)
 {
 	unsigned long ignore[4] = {(unsigned long)SIG_IGN};
@@ -73,7 +73,7 @@ void peer_start_raw(struct peer *p)
 
 	if (!runner)
 		runner = MOAT_GUEST_TEST;
-	setvbuf(stdout, NULL, _IOLBF, 0); /* should the test be stopped, this tells where */
+	setvbuf(stdout, NULL, _IOLBF, 0); /* if the test hangs and is stopped, this says where */
 	*p = (struct peer){.next_id = 1, .in_cap = 1 << 20};
 	p->in = malloc(p->in_cap);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
@@ -298,7 +298,7 @@ void jobs_finish(struct peer *p, struct job *jobs, size_t n)
 		for (size_t i = 0; i < n && !j; i++)
 			j = jobs[i].id == m.id ? &jobs[i] : NULL;
 		if (!j || j->ended)
-			continue; /* of a job that the test looks at otherwise */
+			continue; /* of a job whose messages the test reads itself */
 		take(p, j, &m, body);
 		ended += j->ended;
 		feed(p, j);

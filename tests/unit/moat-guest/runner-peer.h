@@ -7,9 +7,9 @@
 
 #include <sys/types.h>
 
-#include "guest/wire.h"
+#include "wire/wire.h"
 
-enum { PATIENCE_MS = 60000 }; /* for what comes at once unless the machine is busy */
+enum { PATIENCE_MS = 60000 }; /* for what comes at once, except on a busy machine */
 
 struct peer {
 	int fd;
@@ -41,32 +41,34 @@ struct job {
 	bool eof_sent, ended;
 };
 
-void peer_start(struct peer *p);     /* with HELLO done */
-void peer_start_raw(struct peer *p); /* without */
-void peer_stop(struct peer *p);      /* hangs up and waits for the runner to leave */
+void peer_start(struct peer *p);     /* and exchanges HELLO */
+void peer_start_raw(struct peer *p); /* without HELLO */
+void peer_stop(struct peer *p);      /* closes the socket and waits for the runner's end */
 void peer_send(struct peer *p, const struct wire_msg *m, const void *body, size_t len);
 void peer_write(struct peer *p, const void *bytes, size_t len);
-/* false: nothing came in time. The body is valid until the next call. */
+/* Reads the next message; false: none came in time. The body is valid until the next call. */
 bool peer_next(struct peer *p, int timeout_ms, struct wire_msg *ret, struct peer_bytes *ret_body);
-/* Sends HELLO and skips everything until its answer; false if none came. */
+/* Sends HELLO and skips everything before its answer; false if none came. */
 bool peer_hello(struct peer *p, int timeout_ms);
 
 void peer_append(struct peer_bytes *b, struct peer_bytes more);
 
 void job_start(struct peer *p, struct job *j);
-/* Feeds input, takes and credits output, until all of them have ended. */
+/* Sends input, reads and credits output, until all jobs have ended. */
 void jobs_finish(struct peer *p, struct job *jobs, size_t n);
-/* Both of the above for one, after which it must be freed. */
+/* Starts and finishes one job, which must be freed afterwards. */
 void job_run(struct peer *p, struct job *j);
 void job_free(struct job *j);
-void job_order(struct peer *p, struct job *j, const struct wire_msg *m); /* with the job's id */
+void job_order(
+	struct peer *p, struct job *j, const struct wire_msg *m); /* sends m with the job's id */
 
 uint64_t now_ms(void);
 void pause_ms(int ms);
-/* Waits for it to become true, for a while. */
+/* Polls until is_so returns true; false if it did not in time. */
 bool wait_until(bool (*is_so)(const void *arg), const void *arg);
 bool process_gone(const void *pid); /* const pid_t * */
-/* Its living children, at most n; those of the runner are the supervisors. Returns how many. */
+/* Finds at most n living children of a process and returns their number. The runner's are its
+ * supervisors. */
 int process_children(pid_t parent, pid_t *ret, int n);
 
 #define ARGV(...)  ((const char *const[]){__VA_ARGS__, NULL})

@@ -21,7 +21,7 @@ static struct job run(struct job j)
 	return j;
 }
 
-/* The errno that an operation ends with. */
+/* Runs an operation and returns the errno that it ends with. */
 static int fails(struct job j)
 {
 	j = run(j);
@@ -73,7 +73,7 @@ static void test_write_and_read(void)
 	j = run(read_file("a", (struct job){0}));
 	STR_IS(j.out.p, "hello again");
 	job_free(&j);
-	/* a file of somebody else that all may write keeps its mode and gets the content */
+	/* a file of another user that all may write keeps its mode and gets the content */
 	OK(fails(write_file("everyones", "old", (struct job){.msg = {.mode = 0666}})) == 0);
 	OK(fails(write_file("everyones", "newer",
 		   (struct job){.msg = {.mode = 0600}, .user = "nobody"})) == 0);
@@ -123,7 +123,7 @@ static void test_errors(void)
 	OK(j.end.code == EINVAL);
 	STR_IS(j.message.p, "no such user: no-one");
 	job_free(&j);
-	/* and the runner is itself again */
+	/* and the runner has its own user and directory again */
 	OK(fails(read_file("/etc/shadow", (struct job){0})) == 0);
 }
 
@@ -145,13 +145,13 @@ static void test_odd_files(void)
 
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	OK(mkfifo(path, 0666) == 0);
-	OK(fails(read_file("fifo", (struct job){0})) == 0); /* nobody writes: it is empty */
+	OK(fails(read_file("fifo", (struct job){0})) == 0); /* there is no writer: it is empty */
 	OK(fails(write_file("fifo", "x", (struct job){0})) == ENXIO);
 	j = run(read_file("/proc/self/status", (struct job){.msg = {.max = 1 << 20}}));
 	OK(j.end.code == 0 && j.out.len > 100 && j.end.size == j.out.len);
 	job_free(&j);
 	OK(fails(read_file("/proc/self/status", (struct job){.msg = {.max = 100}})) == EFBIG);
-	/* a running program cannot be written to; this one says when it runs */
+	/* a running program cannot be written to; this one prints that it runs */
 	OK(copy("/bin/yes", "prog"));
 	j = (struct job){.argv = ARGV("./prog"), .cwd = dir, .msg = {0}};
 	job_start(&peer, &j);
@@ -189,7 +189,7 @@ static void test_large(void)
 	j = run(read_file("large", (struct job){.msg = {.max = LARGE}}));
 	OK(j.end.code == 0 && j.out.len == LARGE && memcmp(j.out.p, data, LARGE) == 0);
 	job_free(&j);
-	/* without credit it stops at the window, and lets others by */
+	/* without credit it stops at the window, and other operations go on */
 	j = read_file("large", (struct job){.cwd = dir});
 	job_start(&peer, &j);
 	while (peer_next(&peer, j.out.len < WIRE_WINDOW ? PATIENCE_MS : 500, &m, &body))
@@ -216,7 +216,7 @@ static void test_fairness(void)
 
 	for (int i = 0; i < 4; i++)
 		job_start(&peer, &jobs[i]);
-	jobs_finish(&peer, &jobs[3], 1); /* takes the others' data off the line, uncredited */
+	jobs_finish(&peer, &jobs[3], 1); /* also reads the others' data, uncredited */
 	STR_IS(jobs[3].out.p, "1\n2\n3\n");
 	for (int i = 0; i < 2; i++)
 		job_order(&peer, &jobs[i], &(struct wire_msg){.type = WIRE_CANCEL});
@@ -242,7 +242,8 @@ static int count_entries(struct peer_bytes b, const char *name, struct wire_entr
 	return left ? -1 : n;
 }
 
-/* More than goes without the host's leave. Links, which are made faster than files. */
+/* Lists a directory that exceeds the window. Its entries are links, which are made faster than
+ * files. */
 enum { MANY = 5000 };
 #define MANY_NAME "%0100d"
 
@@ -314,10 +315,8 @@ int main(void)
 	struct job j;
 	char mine[64];
 
-	if (geteuid() != 0) {
-		printf("1..0 # SKIP needs root\n");
+	if (tap_needs_root("it gives files to other users"))
 		return 0;
-	}
 	if (!mkdtemp(dir) || chmod(dir, 0755) < 0)
 		return 1;
 	snprintf(mine, sizeof(mine), "%s/mine", dir);

@@ -1,4 +1,4 @@
-/* The runner and a host that hangs up, starts anew, or talks nonsense. */
+/* The runner with a host that closes the line, starts anew, or breaks the protocol. */
 
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 enum { SECOND = 1000 };
 
-/* Starts a command that says its pid, and returns that. */
+/* Starts a command that prints its pid, and returns that. */
 static pid_t start_sleeper(struct peer *p, struct job *j)
 {
 	struct peer_bytes body;
@@ -43,7 +43,7 @@ static void test_garbage_before_hello(void)
 	peer_start_raw(&p);
 	peer_write(&p, "\0\0\0\31\31\0\0garbage\xff\xff\xff\xff\xff\xff\xff\xff", 22);
 	peer_send(&p, &(struct wire_msg){.type = WIRE_PING, .id = 1}, NULL, 0);
-	OK(!peer_next(&p, 300, &m, &body)); /* not spoken to before HELLO */
+	OK(!peer_next(&p, 300, &m, &body)); /* the runner sends nothing before HELLO */
 	frame_encode_header(cut, (uint32_t)n, 0);
 	peer_write(&p, cut, 15); /* a host that died in the middle of its HELLO */
 	OK(peer_hello(&p, 10 * SECOND));
@@ -123,14 +123,14 @@ static void test_window(void)
 		peer_send(&p, &data, piece, sizeof(piece)); /* what a host may send */
 	pause_ms(300);
 	OK(!process_gone(&pid));
-	for (int i = 0; i < 2; i++) /* the pipe has taken one */
+	for (int i = 0; i < 2; i++) /* the pipe holds one */
 		peer_send(&p, &data, piece, sizeof(piece));
 	OK(wait_until(process_gone, &pid));
 	OK(peer_hello(&p, 10 * SECOND));
 	peer_stop(&p);
 }
 
-/* Messages for something that has just ended are nothing special. */
+/* Messages for an operation that has just ended are no error. */
 static void test_late_messages(void)
 {
 	struct wire_msg m = {.type = WIRE_PING, .id = 77};

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "runner/identity.h"
-#include "runner/line.h"
-#include "runner/ring.h"
-#include "runner/users.h"
+#include "moat-guest/identity/identity.h"
+#include "moat-guest/common/line.h"
+#include "moat-guest/common/ring.h"
+#include "moat-guest/common/users.h"
 #include "tap.h"
 
 #define TEXT(s) ((struct user_text){s, sizeof(s) - 1})
@@ -214,13 +214,13 @@ static void test_identity(void)
 			"02:00:00:00:00:ff\0",
 			39},
 		{WIRE_IDENTITY_RANDOM, 0, "a\0\0short", 8},
-		{0, WIRE_CARDS_MAX + 1, "a\0\0", 3},
+		{0, WIRE_NICS_MAX + 1, "a\0\0", 3},
 	};
 	struct identity id;
 
 	OK(parses(WIRE_IDENTITY_ALL, 1, good, sizeof(good) - 1, &id));
 	OK(strcmp(id.hostname, "web-1") == 0 && strlen(id.machine_id) == MACHINE_ID_LEN);
-	OK(id.n_cards == 1 && id.cards[0].old[1] == 'm' && id.cards[0].mac[5] == 0xff);
+	OK(id.n_nics == 1 && id.nics[0].old[1] == 'm' && id.nics[0].mac[5] == 0xff);
 	OK(id.n_random == 32 && id.random[0] == '0' && id.now_ns == 1000000001);
 	OK(parses(0, 0, "\0\0", 2, &id) && id.n_random == 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)

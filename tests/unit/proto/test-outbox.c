@@ -5,7 +5,7 @@
 
 #include "tap.h"
 #include "scratch.h"
-#include "proto/frame.h"
+#include "wire/frame.h"
 
 static const struct frame_limits limits = {.head_min = 1, .head_max = 1000, .body_max = 1 << 20};
 
@@ -23,7 +23,7 @@ static void socket_pair(int fds[2])
 		abort();
 }
 
-/* What a session's thread does: flush whenever bytes wait and the socket has room. */
+/* Does what a session's thread does: flushes when bytes wait and the socket has room. */
 struct flusher {
 	struct outbox *o;
 	int stop;
@@ -116,7 +116,7 @@ static void *send_many(void *arg)
 	return NULL;
 }
 
-/* One frame of some sender: the next of its own, with its own bytes. */
+/* Whether a frame is the next one of its sender, with the right bytes. */
 static bool frame_fits(const struct frame *f, int next[SENDERS])
 {
 	char head[32] = "";
@@ -174,7 +174,7 @@ static void test_many_threads(void)
 	close(fds[1]);
 }
 
-/* Reads everything that is there and counts whole frames; -1 if the bytes are not frames. */
+/* Reads all that is there and counts complete frames; -1 if the bytes are not frames. */
 static int read_frames(int fd, struct outbox *o)
 {
 	auto_buf struct buf in = {0};
@@ -200,8 +200,8 @@ static int read_frames(int fd, struct outbox *o)
 	return in.len ? -1 : frames;
 }
 
-/* A peer that stops reading costs a bounded amount of memory, and senders give up at their
- * deadline; what was queued is whole frames. */
+/* If the peer stops reading, memory stays bounded and senders give up at their deadlines; what was
+ * queued are complete frames. */
 static void test_peer_stops_reading(void)
 {
 	struct op brief = op_for_cleanup(0.2);
@@ -219,7 +219,7 @@ static void test_peer_stops_reading(void)
 	OK(sent > 0 && sent < 20 && e.kind == ERR_TIMEOUT);
 	OK(o.waiting.len < 1 << 20);
 	OK(read_frames(fds[1], &o) == sent);
-	/* The one that gave up left nothing behind: the next goes on as if it had not been. */
+	/* The sender that gave up left nothing behind: the next frame follows the one before. */
 	brief = op_for_cleanup(10);
 	OK(outbox_send(&brief, &o, text("h"), text("b"), &e) == 0);
 	OK(read_frames(fds[1], &o) == 1);
@@ -268,6 +268,35 @@ static void test_quit(void)
 	close(quit);
 }
 
+static void test_closed(void)
+{
+	static const uint8_t body[100000];
+	struct op op = op_for_cleanup(10), brief = op_for_cleanup(0.1);
+	struct outbox o;
+	size_t sent = 4096, frame = FRAME_HEADER + 1 + sizeof(body);
+	int fds[2];
+	struct err e;
+
+	socket_pair(fds);
+	OK(outbox_init(&o, fds[0], -1, "the peer", &e) == 0);
+	while (outbox_send(&brief, &o, text("h"), (struct bytes){body, sizeof(body)}, &e) == 0)
+		continue;
+	OK(read(fds[1], (uint8_t[4096]){0}, 4096) == 4096);
+	OK(outbox_flush(&o, &e) == 1);
+	outbox_close(&o);
+	OK(outbox_flush(&o, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	OK(outbox_send(&op, &o, text("h"), text("b"), &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	STR_IS(e.msg, "the connection to the peer is ending");
+	shutdown(fds[0], SHUT_WR);
+	for (ssize_t n; (n = read(fds[1], (uint8_t[4096]){0}, 4096)) > 0;)
+		sent += (size_t)n;
+	OK(sent % frame != 0); /* it was closed in mid-frame */
+	OK(outbox_rest(&o).len == frame - sent % frame);
+	outbox_done(&o);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void test_peer_gone(void)
 {
 	struct op op = op_for_cleanup(10);
@@ -290,6 +319,7 @@ int main(void)
 	test_many_threads();
 	test_peer_stops_reading();
 	test_quit();
+	test_closed();
 	test_peer_gone();
 	return tap_done();
 }

@@ -42,11 +42,8 @@ static void test_networks(void)
 	OK(ipv4_net_has(net, 0xffffffff) && ipv4_net_last(net) == UINT32_MAX);
 	OK(ipv4_net_parse("1.2.3.4/32", &net, &e) == 0 && net.prefix == 32);
 	OK(ipv4_net_has(net, 0x01020304) && !ipv4_net_has(net, 0x01020305));
-	OK(!ipv4_net_has_host(net, 0x01020304));
 	OK(ipv4_net_parse("10.0.0.0/24", &net, &e) == 0);
 	OK(ipv4_net_last(net) == 0x0a0000ff);
-	OK(ipv4_net_has_host(net, 0x0a000001) && !ipv4_net_has_host(net, 0x0a000000));
-	OK(!ipv4_net_has_host(net, 0x0a0000ff) && !ipv4_net_has_host(net, 0x0a000101));
 	STR_IS(ipv4_net_text(net, text), "10.0.0.0/24");
 	STR_IS(ipv4_net_text((struct ipv4_net){UINT32_MAX, 32}, text), "255.255.255.255/32");
 	OK(ipv4_net_overlaps(net, (struct ipv4_net){0x0a000080, 25}));
@@ -58,8 +55,9 @@ static void test_networks(void)
 static void test_macs(void)
 {
 	const char *bad[] = {"", "52:54:00:12:34", "52:54:00:12:34:56:78", "52:54:00:12:34:5g",
-		"52-54:00:12:34:56", "525400123456", "52:54:00:12:34:56 ", "5254.0012.3456",
-		"01:00:5e:00:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00", "52.54.00.12.34.56"};
+		"52-54:00:12:34:56", "525400123456", "52:54:00:12:34:56 ", "5254.0012-3456",
+		"5254.0012.345g", "01:00:5e:00:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00",
+		"52.54.00.12.34.56"};
 	char text[MAC_TEXT_MAX];
 	struct mac_addr mac = {{9}};
 	struct err e;
@@ -70,6 +68,8 @@ static void test_macs(void)
 	OK(mac_parse("52:54:00:AB:cd:EF", &mac, &e) == 0);
 	STR_IS(mac_text(mac, text), "52:54:00:ab:cd:ef");
 	OK(mac_parse("52-54-00-ab-cd-ef", &mac, &e) == 0 && mac_is_set(mac));
+	STR_IS(mac_text(mac, text), "52:54:00:ab:cd:ef");
+	OK(mac_parse("5254.00AB.cdef", &mac, &e) == 0);
 	STR_IS(mac_text(mac, text), "52:54:00:ab:cd:ef");
 	OK(!mac_is_set((struct mac_addr){{0}}));
 }

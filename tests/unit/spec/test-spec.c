@@ -9,7 +9,7 @@
 #include "spec/yaml.h"
 #include "tap.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
 #include "util/str.h"
 
@@ -107,7 +107,7 @@ static int run_golden(void)
 	return files;
 }
 
-/* Every example of the documentation is a spec that works. */
+/* Every example in the documentation is a valid spec. */
 static void check_documentation(void)
 {
 	const char *begin = "```yaml\n";
@@ -175,7 +175,7 @@ static void test_values(void)
 	OK(spec_os_is_windows(s->vms[0].os_type) && !spec_os_is_windows(s->vms[1].os_type));
 	STR_IS(spec_os_name(s->vms[0].os_type), "win11");
 	STR_IS(spec_disk_name(s->vms[0].disk_controller), "ide");
-	OK(spec_nic_name(s->vms[0].nic_controller) == NULL);
+	OK(s->vms[0].nic_controller == SPEC_NIC_DEFAULT);
 	STR_IS(spec_driver_name(s->driver), "proxmox");
 	OK(s->vms[1].nics_given && s->vms[1].nics[0].vnet_index == 1);
 	OK(s->vms[1].nics[0].ipv4 == 0x0a000009 && s->vms[1].nics[0].mac.b[5] == 1);
@@ -192,7 +192,7 @@ static void test_errors_of_drivers(void)
 	STR_IS(e.msg, "pool: qemu has no pools");
 }
 
-/* What only a program can send, not a file. */
+/* Values that a program can send, but no file can contain. */
 static void test_odd_json(void)
 {
 	auto_json json_t *nul = NULL, *deep = json_object(), *not_object = json_integer(3),

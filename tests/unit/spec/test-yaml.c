@@ -14,7 +14,7 @@ static int read_bytes(const char *text, size_t len, char **ret, struct err *e)
 	return json_to_str(j, ret, e);
 }
 
-/* json NULL: must fail, with the message. */
+/* Reads the text; without json, it must be refused with the message. */
 static void reads_as(const char *text, const char *json, const char *message)
 {
 	auto_free char *got = NULL;

@@ -1,4 +1,4 @@
-/* Builds: failing, cancelled, killed, talkative, and many at once. */
+/* Builds: failing, cancelled, killed, with much output, and many at once. */
 #include <pthread.h>
 
 #include "test-store.h"
@@ -83,7 +83,7 @@ static void *run_builder(void *arg)
 	return NULL;
 }
 
-/* How often the recipe has run: it writes a line each time. */
+/* Counts the runs of a recipe: it writes a line each time. */
 static size_t runs_of(const char *name)
 {
 	auto_free char *text = NULL;
@@ -148,7 +148,7 @@ static bool process_lives(const char *pid)
 	return state != 'Z' && state != 'X';
 }
 
-/* The recipe's own shell and a child of it that it left in the background. */
+/* The recipe's shell, and a child that it left in the background. */
 static bool recipe_ends(void)
 {
 	auto_free char *text = NULL;
@@ -194,12 +194,12 @@ static void test_killed(void)
 	builder = start_self("build", "forever");
 	OK(wait_for(at("cache/pids"), true));
 	OK(count_entries(at("data/images"), "tmp-") == 1);
-	store_close(open_store()); /* another daemon starts meanwhile: the build is alive */
+	store_close(open_store()); /* another daemon starts while the build is running */
 	OK(count_entries(at("data/images"), "tmp-") == 1);
 	kill(builder, SIGKILL);
 	OK(end_of(builder) == 128 + SIGKILL);
 	OK(recipe_ends());
-	/* The guard too must have let go of the lock; it is the last to end. */
+	/* The guard, which ends last, must have released the lock too. */
 	for (int i = 0; i < 500 && count_entries(at("data/images"), "tmp-"); i++) {
 		struct op op = plain_op(60);
 		struct err e;

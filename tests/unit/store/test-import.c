@@ -1,4 +1,4 @@
-/* Importing disks: good ones of each format, hostile ones, no space. */
+/* Imports disks: good ones of each format, hostile ones, and with a full disk. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ static void make_disk(const char *path, size_t noise)
 		abort();
 }
 
-/* The error's kind, ERR_NONE if all is well; the message or the digest is in said. */
+/* Returns the error's kind, ERR_NONE on success; `said` is the message or the digest. */
 static char said[1100];
 static enum err_kind import(struct store *st, const struct import_req *req)
 {
@@ -70,7 +70,7 @@ static enum err_kind import_file(struct store *st, const char *file, const char 
 	return import(st, &(struct import_req){.path = path, .name = name});
 }
 
-/* The imported disk holds the same bytes as the one that all were made from. */
+/* Whether the imported disk holds the same bytes as the disk that all images were made from. */
 static bool same_as_disk(struct store *st, const char *name)
 {
 	auto_image struct image *img = NULL;
@@ -132,7 +132,7 @@ static void test_details(struct store *st)
 	OK(import(st, &req) == ERR_INVALID);
 }
 
-/* A hand-made tar of (name, file or text) pairs. */
+/* Makes a tar file of (name, file or text) pairs. */
 static void make_ova(const char *path, const char *const (*entries)[2])
 {
 	struct archive *a = archive_write_new();
@@ -208,7 +208,7 @@ static void test_hostile(struct store *st)
 	OK(import_file(st, "no-such-file", "x") == ERR_NOT_FOUND && strstr(said, "no-such-file"));
 	OK(import_file(st, "recipes", "x") == ERR_IS_DIR);
 	OK(mkfifo(at("fifo"), 0600) == 0 && import_file(st, "fifo", "x") == ERR_INVALID);
-	/* Cut short: QEMU would read zeros for what is missing. */
+	/* A truncated image: QEMU would read zeros for what is missing. */
 	OK(convert("qcow2", NULL, "torn.qcow2") && truncate(at("torn.qcow2"), 1000) == 0);
 	OK(import_file(st, "torn.qcow2", "x") == ERR_INVALID && strstr(said, "cut short"));
 	OK(convert("qcow2", NULL, "torn.qcow2") && truncate(at("torn.qcow2"), 700000) == 0);
@@ -228,7 +228,7 @@ static bool put(const char *path, const char *text)
 	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
-/* A mount namespace of our own; without root in a user namespace where we are root. */
+/* Enters a mount namespace; as a user namespace's root, unless we are root. */
 static bool own_mounts(void)
 {
 	char uid_map[64], gid_map[64];
@@ -241,7 +241,7 @@ static bool own_mounts(void)
 	       put("/proc/self/setgroups", "deny") && put("/proc/self/gid_map", gid_map);
 }
 
-/* In a mount namespace of its own, with a data directory of 1 MiB. 77: not allowed here. */
+/* Imports into a data directory of 1 MiB, in a mount namespace. 77: not allowed here. */
 static int no_space(void)
 {
 	struct store *st;

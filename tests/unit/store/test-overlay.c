@@ -25,7 +25,7 @@ static bool qemu_check(const char *path)
 	return run((const char *[]){"qemu-img", "check", "-q", "-f", "qcow2", path, NULL}, NULL);
 }
 
-/* What qemu-img info says, as text. */
+/* Output of `qemu-img info`. */
 static char *qemu_info(const char *path)
 {
 	const char *argv[] = {"qemu-img", "info", "--output=json", "-f", "qcow2", path, NULL};
@@ -39,7 +39,7 @@ static bool says(const char *text, const char *fragment)
 	return text && strstr(text, fragment);
 }
 
-/* QEMU itself reads what was written: the base shows through, writes stay in the overlay. */
+/* QEMU reads the overlay: it shows the base's content, and writes stay in the overlay. */
 static void test_with_qemu(void)
 {
 	struct overlay_req req = {.base = at("base.raw"), .base_format = "raw"};
@@ -125,7 +125,7 @@ static void test_refusals(void)
 	OK(disk_size(home, "raw", &size, &e) < 0);
 }
 
-/* The layout, byte by byte: this is what every VM's disk begins with. */
+/* The layout, byte by byte: every VM's disk begins with it. */
 static void test_golden(void)
 {
 	static const uint8_t want[] = {'Q', 'F', 'I', 0xfb, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0x80,

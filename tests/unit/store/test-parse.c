@@ -1,12 +1,12 @@
-/* The pure parts of the store: digests, printed words, manifests, probing, descriptions. */
+/* The pure parts of the store: digests, output of recipes, manifests, probing, OVF files. */
 #include <stdio.h>
 
 #include "store/manifest.h"
-#include "store/ova.h"
-#include "store/probe.h"
-#include "store/qemu_img.h"
-#include "util/sha256.h"
-#include "store/words.h"
+#include "store/import/ovf.h"
+#include "store/import/probe.h"
+#include "store/import/qemu-img.h"
+#include "wire/sha256.h"
+#include "store/tool-output.h"
 #include "tap.h"
 #include "util/json.h"
 
@@ -69,22 +69,22 @@ static void hear(void *arg, const char *line)
 
 static void test_words(void)
 {
-	struct words w = {0};
+	struct tool_output w = {0};
 	struct heard h = {0};
 	char junk[1000];
 
-	words_add(&w, "one\ntwo\r\n\n  \nthr", 16, hear, &h);
-	words_add(&w, "ee\n", 3, hear, &h);
+	tool_output_add(&w, "one\ntwo\r\n\n  \nthr", 16, hear, &h);
+	tool_output_add(&w, "ee\n", 3, hear, &h);
 	STR_IS(h.all, "one|two|three|");
-	STR_IS(words_end(&w, hear, &h), "three");
+	STR_IS(tool_output_end(&w, hear, &h), "three");
 	OK(h.n == 3);
-	words_add(&w, "unfinished", 10, hear, &h);
-	STR_IS(words_end(&w, hear, &h), "unfinished");
+	tool_output_add(&w, "unfinished", 10, hear, &h);
+	STR_IS(tool_output_end(&w, hear, &h), "unfinished");
 	memset(junk, 'j', sizeof(junk));
 	for (int i = 0; i < 1000; i++)
-		words_add(&w, junk, sizeof(junk), hear, &h);
-	OK(strlen(words_end(&w, NULL, NULL)) == WORDS_LINE_MAX);
-	words_add(&w, "a\0b\n", 4, NULL, NULL);
+		tool_output_add(&w, junk, sizeof(junk), hear, &h);
+	OK(strlen(tool_output_end(&w, NULL, NULL)) == TOOL_OUTPUT_LINE_MAX);
+	tool_output_add(&w, "a\0b\n", 4, NULL, NULL);
 	STR_IS(w.last, "a?b");
 }
 
@@ -97,23 +97,23 @@ static void test_progress_lines(void)
 	const char *said = NULL;
 	unsigned hundredths = 7;
 
-	OK(words_progress("progress 3 5 making the system", &done, &total, &said));
+	OK(tool_output_progress("progress 3 5 making the system", &done, &total, &said));
 	OK(done == 3 && total == 5);
 	STR_IS(said, "making the system");
-	OK(words_progress("progress 9 5", &done, &total, &said) && done == 5);
+	OK(tool_output_progress("progress 9 5", &done, &total, &said) && done == 5);
 	STR_IS(said, "");
-	OK(words_progress("progress 9 0 x", &done, &total, &said) && done == 9 && total == 0);
+	OK(tool_output_progress("progress 9 0 x", &done, &total, &said) && done == 9 && total == 0);
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		tap_ok(!words_progress(bad[i], &done, &total, &said), "refused: %s", bad[i]);
-	OK(words_percent("    (12.34/100%)", &hundredths) && hundredths == 1234);
-	OK(words_percent("(100.00/100%)", &hundredths) && hundredths == 10000);
-	OK(!words_percent("(1000.00/100%)", &hundredths));
-	OK(!words_percent("(101.00/100%)", &hundredths));
-	OK(!words_percent("(1.00/100", &hundredths));
-	OK(!words_percent("Image resized.", &hundredths));
+		tap_ok(!tool_output_progress(bad[i], &done, &total, &said), "refused: %s", bad[i]);
+	OK(tool_output_percent("    (12.34/100%)", &hundredths) && hundredths == 1234);
+	OK(tool_output_percent("(100.00/100%)", &hundredths) && hundredths == 10000);
+	OK(!tool_output_percent("(1000.00/100%)", &hundredths));
+	OK(!tool_output_percent("(101.00/100%)", &hundredths));
+	OK(!tool_output_percent("(1.00/100", &hundredths));
+	OK(!tool_output_percent("Image resized.", &hundredths));
 }
 
-/* 0 or the kind of the refusal. */
+/* Parses a manifest; returns 0 or the kind of the error. */
 static enum err_kind manifest_of(const char *s, json_t **ret)
 {
 	struct err e;
@@ -178,7 +178,7 @@ static void test_manifest(void)
 	json_decref(b);
 }
 
-/* "ok:KIND" or the refusal's message. */
+/* Returns "ok:KIND" or the error's message. */
 static const char *probe(const void *p, size_t n, const char *name)
 {
 	static char out[1200];
@@ -255,7 +255,7 @@ static void test_probe_hostile(void)
 static const char *first_disk(const char *xml)
 {
 	static char out[1200];
-	char name[OVA_NAME_MAX];
+	char name[OVF_NAME_MAX];
 	struct err e;
 
 	snprintf(out, sizeof(out), "%s", ovf_first_disk(text(xml), name, &e) < 0 ? e.msg : name);

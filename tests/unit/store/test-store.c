@@ -76,14 +76,14 @@ static void test_remove(struct store *st)
 {
 	auto_image struct image *img = NULL;
 	struct image_use *use = NULL, *second = NULL;
-	struct store *other = open_store(); /* as another process would */
+	struct store *other = open_store(); /* as another process would have it */
 	auto_image struct image *same = NULL;
 	uint64_t freed = 0;
 	struct err e;
 
 	OK(store_use(st, "one", &img, &use, &e) == 0);
 	OK(store_remove(st, "one", &freed, &e) < 0 && e.kind == ERR_BUSY);
-	STR_IS(e.msg, "image one is in use");
+	STR_IS(e.msg, "image one is in use: remove the sandboxes that run on it first");
 	OK(store_remove(other, "one", &freed, &e) < 0 && e.kind == ERR_BUSY);
 	OK(store_use(other, "one", &same, &second, &e) == 0);
 	store_unuse(use);
@@ -96,7 +96,7 @@ static void test_remove(struct store *st)
 	store_close(other);
 }
 
-/* An image that is replaced while in use stays until it is not. */
+/* An image that is replaced while in use stays until it is unused. */
 static void test_replace(struct store *st)
 {
 	auto_image struct image *first = NULL, *second = NULL, *third = NULL, *found = NULL;
@@ -145,7 +145,7 @@ static void test_gc(struct store *st)
 	heard = 0;
 	OK(store_gc(st, &op, hear, &heard, &e) == 0 && heard == 1);
 	OK(img && !path_exists(img->dir));
-	/* Files deleted by hand behind our back: as if it had never been built. */
+	/* A user has deleted the image's files: it counts as not built. */
 	image_free(img);
 	img = build(st, "one", false);
 	OK(img && dir_remove(img->dir, &e) == 0);
@@ -172,7 +172,7 @@ static void test_two_names(struct store *st)
 	OK(store_is_clean());
 }
 
-/* The user's own recipes win over those that came with moat, and can use their parts. */
+/* The user's own recipes replace moat's, and can include moat's files. */
 static void test_own_recipe(struct store *st)
 {
 	auto_image struct image *moats = build(st, "alias", false), *own = NULL;

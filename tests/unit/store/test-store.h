@@ -13,14 +13,15 @@
 #include "store/store.h"
 #include "tap.h"
 #include "util/auto.h"
-#include "util/guard.h"
-#include "util/io.h"
-#include "util/proc.h"
+#include "util/system/guard.h"
+#include "util/system/io.h"
+#include "util/system/proc.h"
 #include "util/str.h"
 
 static char home[256], self[256]; /* the test's directory and its own program */
 
-/* This program is also the guard of its children; call it first. */
+/* Makes the test's directory. This program is also the guard of its children, so call this
+ * first. */
 __attribute__((unused)) static void home_begin(int argc, char **argv)
 {
 	ssize_t n;
@@ -32,7 +33,7 @@ __attribute__((unused)) static void home_begin(int argc, char **argv)
 		abort();
 	self[n] = 0;
 	umask(077);
-	if (argc > 2) { /* a child of the test, in the test's home */
+	if (argc > 2) { /* we are a child of the test, in the test's home */
 		snprintf(home, sizeof(home), "%s", argv[2]);
 		return;
 	}
@@ -105,7 +106,7 @@ __attribute__((unused)) static void write_recipe(const char *name, const char *b
 	write_file(at("recipes/%s.sh", name), text);
 }
 
-/* What makes a good image of a word. */
+/* Recipe lines that make a good image of a word. */
 #define MAKE_IMAGE(word)                                                                           \
 	"echo kernel of " word " >$1/vmlinux\n"                                                    \
 	"echo '{\"format\":1,\"arch\":\"x86_64\",\"kernel\":\"vmlinux\",\"user\":\"user\"}' "      \
@@ -116,7 +117,7 @@ __attribute__((unused)) static struct op plain_op(double timeout_s)
 	return op_for_cleanup(timeout_s); /* not cancellable, nothing to release */
 }
 
-/* How many entries of a directory begin so. */
+/* Counts the entries of a directory that begin with prefix. */
 __attribute__((unused)) static int count_entries(const char *dir, const char *prefix)
 {
 	auto_dir DIR *d = opendir(dir);
@@ -128,7 +129,7 @@ __attribute__((unused)) static int count_entries(const char *dir, const char *pr
 	return n;
 }
 
-/* Nothing of a build is left. */
+/* Whether no trace of a build is left. */
 __attribute__((unused)) static bool store_is_clean(void)
 {
 	return count_entries(at("data/images"), "tmp-") == 0 &&

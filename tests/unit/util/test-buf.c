@@ -20,7 +20,7 @@ static void test_growth(void)
 	OK(b.len == 100000 && buf_data(&b)[1] == 7);
 }
 
-/* A queue: adding behind, dropping in front, without growing for ever. */
+/* Used as a queue (bytes added behind and dropped in front), a buffer does not grow for ever. */
 static void test_queue(void)
 {
 	auto_buf struct buf b = {0};
@@ -54,7 +54,7 @@ static void test_memory_returns(void)
 	OK(buf_room(&b, 1000));
 	buf_grew(&b, 1000);
 	buf_drop(&b, 1000);
-	OK(b.cap >= 1000); /* a small one is kept */
+	OK(b.cap >= 1000); /* a small allocation is kept */
 }
 
 static void test_text(void)

@@ -31,7 +31,7 @@ static void test_sys(void)
 	char long_name[2 * sizeof(((struct err *)0)->msg)];
 	struct err e;
 
-	errno = EIO; /* must not be looked at */
+	errno = EIO; /* must not be used */
 	OK(err_sys(&e, ENOENT, "open %s", "x") == -1);
 	OK(e.kind == ERR_NOT_FOUND && e.sys == ENOENT);
 	STR_IS(e.msg, "open x: No such file or directory");
@@ -41,7 +41,7 @@ static void test_sys(void)
 	OK(e.kind == ERR_PERMISSION && strstr(e.msg, "nnn: Permission denied"));
 }
 
-/* However much is put in front, the cause stays whole and at the end. */
+/* However much is put in front, the cause stays complete, at the end. */
 static void test_wrap_keeps_cause(void)
 {
 	static const char cause[] = "the very first cause";

@@ -23,7 +23,7 @@ static void test_parse(void)
 	OK(json_array_size(json_object_get(j, "a")) == 1);
 }
 
-/* Deep nesting is refused before the stack is. */
+/* Deep nesting is refused before it can exhaust the stack. */
 static void test_deep(void)
 {
 	auto_buf struct buf b = {0};
@@ -47,7 +47,8 @@ static void fill_array(struct buf *b, int n)
 	buf_add_str(b, "]}", &e);
 }
 
-/* Three bytes of text are two hundred in memory: so many are refused before they are parsed. */
+/* Three bytes of text take two hundred in memory: too many values are refused before they are
+ * parsed. */
 static void test_many(void)
 {
 	auto_json json_t *j = NULL, *small = NULL;

@@ -36,7 +36,7 @@ static void test_escape(void)
 	STR_IS(ESCAPED("\xe2(\xa1"), "\\xe2(\\xa1");
 }
 
-/* Every size of output: ended, never longer, and never half a sequence. */
+/* For every size of output: it ends with NUL, is never longer, and has no incomplete sequence. */
 static void test_escape_room(void)
 {
 	static const char in[] = "a\x01\xe2\x82\xac\xff"

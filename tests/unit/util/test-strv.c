@@ -11,7 +11,7 @@ int main(void)
 	char want[16];
 	struct err e;
 
-	OK(strv_check(&s, &e) < 0); /* nothing was added: no vector to pass on */
+	OK(strv_check(&s, &e) < 0); /* nothing was added, so there is no vector to pass on */
 	strv_add(&s, "first");
 	strv_addf(&s, "%s=%d", "n", 2);
 	strv_add_all(&s, "a", "", "c", NULL);
@@ -26,7 +26,7 @@ int main(void)
 	}
 	OK(good && s.n == 1005 && !s.v[1005]);
 	STR_IS(s.v[0], "first");
-	s.failed = 1; /* as after running out of memory: it sticks */
+	s.failed = 1; /* as if memory had run out: the failure is kept */
 	strv_add(&s, "more");
 	OK(s.n == 1005 && strv_check(&s, &e) < 0 && e.kind == ERR_INTERNAL);
 	strv_free(&s);

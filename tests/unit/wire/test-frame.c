@@ -1,4 +1,4 @@
-#include "proto/frame.h"
+#include "wire/frame.h"
 
 #include "tap.h"
 
@@ -32,7 +32,7 @@ static void test_partial(void)
 	OK(frame_decode(p, sizeof(p), &limits, &f) == (long)sizeof(p) && f.head_len == 6);
 }
 
-/* What is too large is refused as soon as the header is there: nobody waits for 4 GB. */
+/* A frame that is too large is refused as soon as its header is there. */
 static void test_limits(void)
 {
 	uint8_t p[FRAME_HEADER + 200] = {0};

@@ -1,5 +1,5 @@
-/* Discs of our own making, read back by libarchive; and what the runner relies on. */
-#include "util/iso.h"
+/* ISO images that we made, read by libarchive; and the places on which the runner relies. */
+#include "wire/iso.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -15,11 +15,11 @@ static size_t make(const struct iso_disc *d)
 	memset(image, 0, sizeof(image));
 	iso_head(d, image);
 	for (size_t i = 0; i < d->n_files; i++)
-		memset(image + iso_place(d, i), 'a' + (int)i, (size_t)d->files[i].size);
-	return (size_t)iso_place(d, d->n_files);
+		memset(image + iso_file_offset(d, i), 'a' + (int)i, (size_t)d->files[i].size);
+	return (size_t)iso_file_offset(d, d->n_files);
 }
 
-/* A file's size if all of it is what make() wrote; -1: there is no such file. */
+/* The size of a file whose bytes are all as make() wrote them; -1: there is no such file. */
 static long size_in(size_t len, const char *name, char content)
 {
 	struct archive *a = archive_read_new();
@@ -51,8 +51,9 @@ static void test_files(void)
 		.n_files = 4};
 	size_t len = make(&d);
 
-	OK(iso_place(&d, 0) == ISO_HEAD);
-	OK(iso_place(&d, 1) == ISO_HEAD + ISO_SECTOR && iso_place(&d, 2) == iso_place(&d, 1));
+	OK(iso_file_offset(&d, 0) == ISO_HEAD);
+	OK(iso_file_offset(&d, 1) == ISO_HEAD + ISO_SECTOR &&
+		iso_file_offset(&d, 2) == iso_file_offset(&d, 1));
 	OK(len == ISO_HEAD + (1 + 3 + 1) * ISO_SECTOR);
 	OK(size_in(len, "user-data", 'a') == 5);
 	OK(size_in(len, "none", 'b') == 0);
@@ -61,7 +62,7 @@ static void test_files(void)
 	OK(size_in(len, "USER-DATA", 'a') == -1);
 }
 
-/* The runner looks for a name in one place, and begins to read at another. */
+/* The runner looks for the volume's name at a fixed place, and begins to read at another. */
 static void test_name(void)
 {
 	static const char name[] = "0123456789ABCDEF0123456789ABCDEF";

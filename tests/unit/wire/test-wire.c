@@ -1,4 +1,4 @@
-#include "guest/wire.h"
+#include "wire/wire.h"
 
 #include "tap.h"
 

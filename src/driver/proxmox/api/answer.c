@@ -1,8 +1,9 @@
-#include "pve/answer.h"
+#include "driver/proxmox/api/answer.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/proxmox/api/wording.h"
 #include "util/json.h"
 #include "util/str.h"
 
@@ -14,7 +15,7 @@ static enum err_kind kind_of(int status, const char *message)
 		return ERR_PERMISSION;
 	if (status == 400)
 		return ERR_INVALID;
-	if (status == 404 || (status == 500 && strstr(message, "does not exist")))
+	if (status == 404 || (status == 500 && pve_says_missing(message)))
 		return ERR_NOT_FOUND;
 	if (answer_is_transient(status))
 		return ERR_UNAVAILABLE;
@@ -27,8 +28,7 @@ static void add_fields(json_t *errors, char *out, size_t size)
 	const char *key, *text;
 	json_t *value;
 
-	json_object_foreach(errors, key, value)
-	{
+	json_object_foreach(errors, key, value) {
 		size_t n = strlen(out);
 		char field[64], why[256];
 
@@ -66,7 +66,7 @@ int answer_read(const struct http_answer *a, json_t **ret, struct err *e)
 	json_t *data;
 
 	if (a->status < 200 || a->status >= 300) {
-		/* The body of an error may be anything: a page of a proxy, or nothing. */
+		/* The body of an error may be anything: JSON, a page of a proxy, or nothing. */
 		if (a->body.len && json_parse_object_nul(buf_bytes(&a->body), &body, &why) < 0)
 			body = NULL;
 		return fail(a, body, e);

@@ -5,15 +5,16 @@
 
 #include <jansson.h>
 
-#include "pve/http.h"
+#include "driver/proxmox/api/http.h"
 
 /*
- * The "data" member of a successful answer; of any other, the error that it is: see api.h for the
- * kinds. An error has e->sys set to the status.
+ * *ret: the "data" member of a successful answer. Any other answer becomes an error: see api.h for
+ * the kinds; e->sys is the status.
  */
 int answer_read(const struct http_answer *a, json_t **ret, struct err *e);
 
-/* Statuses of a server, or of a proxy before it, that is out of order for the moment. */
+/* Whether the status says that the server, or a proxy in front of it, is out of order for the
+ * moment. */
 static inline bool answer_is_transient(int status)
 {
 	return (status >= 502 && status <= 504) || (status >= 595 && status <= 599);

@@ -1,16 +1,14 @@
-#include "pve/conn.h"
+#include "driver/proxmox/api/conn.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <curl/curl.h>
 
 #include "util/auto.h"
-#include "util/base64.h"
-#include "util/sha256.h"
+#include "wire/base64.h"
+#include "wire/sha256.h"
 
 #define CONNECT_SECONDS 20.0
 enum { RECV_PIECE = 64 * 1024, POLL_MS_MAX = 1000 };
@@ -79,7 +77,7 @@ int conn_read_fingerprint(const char *text, char ret_hex[65], struct err *e)
 	return 0;
 }
 
-/* The server's own certificate, first of the chain, against the pinned one. */
+/* Compares the server's own certificate, the first of the chain, with the pinned one. */
 static int check_pin(struct pve_conn *c, const struct conn_target *t, struct err *e)
 {
 	struct curl_certinfo *info = NULL;
@@ -176,7 +174,7 @@ int conn_open(
 		return err_oom(e);
 	if (setup(c, t, text, e) < 0 || drive(c, t, op, text, e) < 0)
 		return -1;
-	/* text is about to go out of scope. */
+	/* text, the buffer for libcurl's messages, is about to go out of scope. */
 	curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, NULL);
 	if (curl_easy_getinfo(c->easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK ||
 		fd == CURL_SOCKET_BAD)

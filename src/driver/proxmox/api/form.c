@@ -1,11 +1,8 @@
-#include "pve/form.h"
+#include "driver/proxmox/api/form.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "util/auto.h"
 
 int form_escape(struct buf *b, const char *text, size_t len, struct err *e)
 {
@@ -59,8 +56,7 @@ int form_encode(struct buf *b, const json_t *params, struct err *e)
 	json_t *value, *item;
 
 	/* jansson's iterators take no const object, but change nothing. */
-	json_object_foreach((json_t *)params, key, value)
-	{
+	json_object_foreach((json_t *)params, key, value) {
 		if (json_is_null(value))
 			continue;
 		if (!json_is_array(value)) {
@@ -68,8 +64,7 @@ int form_encode(struct buf *b, const json_t *params, struct err *e)
 				return -1;
 			continue;
 		}
-		json_array_foreach(value, i, item)
-		{
+		json_array_foreach(value, i, item) {
 			if (add_one(b, start, key, item, e) < 0)
 				return -1;
 		}

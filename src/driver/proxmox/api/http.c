@@ -1,7 +1,6 @@
-#include "pve/http.h"
+#include "driver/proxmox/api/http.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/types.h>
@@ -118,7 +117,7 @@ int http_head(struct bytes in, struct http_answer *a, struct err *e)
 			return -1;
 		line = stop + 2;
 	}
-	/* The server closes after every error, whatever it says. */
+	/* The server closes the connection after every error, whatever its answer says. */
 	a->keep = a->status < 400 && (saw_keep || !saw_close) && (a->has_length || a->chunked);
 	if (a->status < 200 || a->status == 204 || a->status == 304) {
 		a->has_length = true;
@@ -135,7 +134,8 @@ static int take(struct http_answer *a, const uint8_t *p, size_t n, struct err *e
 	return n ? buf_add(&a->body, p, n, e) : 0;
 }
 
-/* a->at: bytes of the present chunk that are still to come, its CRLF included; 0: a size comes. */
+/* Takes bytes of a chunked body. a->at: bytes of the present chunk that are still to come, its
+ * CRLF included; 0: the size of the next chunk comes. */
 static ssize_t chunked_body(struct bytes in, struct http_answer *a, struct err *e)
 {
 	size_t used = 0;
@@ -198,6 +198,25 @@ ssize_t http_body(struct bytes in, struct http_answer *a, struct err *e)
 		return -1;
 	a->complete = a->has_length && a->body.len == a->length;
 	return (ssize_t)n;
+}
+
+int http_take(struct buf *in, struct http_answer *a, struct err *e)
+{
+	ssize_t used;
+
+	while (!a->has_head) {
+		int head = http_head(buf_bytes(in), a, e);
+
+		if (head <= 0)
+			return head;
+		buf_drop(in, a->head_len);
+		a->has_head = a->status >= 200;
+	}
+	used = http_body(buf_bytes(in), a, e);
+	if (used < 0)
+		return -1;
+	buf_drop(in, (size_t)used);
+	return a->complete;
 }
 
 int http_body_end(struct http_answer *a, struct err *e)

@@ -25,7 +25,8 @@ struct http_answer {
 	bool has_length, chunked;
 	uint64_t length;
 	size_t head_len;
-	/* Progress of http_body. */
+	bool has_head; /* for http_take: the final head has been taken */
+	/* The progress of http_body. */
 	size_t at;
 	bool complete;
 	struct buf body;
@@ -42,5 +43,8 @@ int http_head(struct bytes in, struct http_answer *a, struct err *e);
  * ends with the connection: http_body_end.
  */
 ssize_t http_body(struct bytes in, struct http_answer *a, struct err *e);
+/* Takes from `in` what there is of an answer; its heads before the final one, such as "100
+ * Continue", are left out. 1: the answer is complete; 0: more is needed; -1: as above. */
+int http_take(struct buf *in, struct http_answer *a, struct err *e);
 /* The connection has ended. Fails if more should have come. */
 int http_body_end(struct http_answer *a, struct err *e);

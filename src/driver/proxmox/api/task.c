@@ -1,19 +1,20 @@
-/* Tasks: what the server does in the background. */
+#include "driver/proxmox/api/task.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pve/api-parts.h"
-#include "pve/form.h"
-#include "pve/upid.h"
+#include "driver/proxmox/api/form.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
 
-/* The pause between two looks grows with the time that has passed, so that a short task is noticed
- * at once and a long one costs few requests. */
+/* The pause between two polls grows with the time that has passed: so the end of a short task is
+ * noticed at once, and a long task costs few requests. */
 #define PAUSE_LEAST  0.04
 #define PAUSE_MOST   2.0
 #define PAUSE_FACTOR 0.12
+enum { TASKS_MAX = 1000 };
 
 int upid_node(const char *upid, char ret[UPID_NODE_MAX + 1], struct err *e)
 {
@@ -30,7 +31,8 @@ int upid_node(const char *upid, char ret[UPID_NODE_MAX + 1], struct err *e)
 	return 0;
 }
 
-/* The last words of a task's log that are not its end: "TASK ERROR: ..." repeats the status. */
+/* Appends the first error in the task's log. The last line, "TASK ERROR: ...", only repeats the
+ * status. */
 static void add_log(
 	struct pve_api *api, const struct op *op, const char *node, const char *upid, struct err *e)
 {
@@ -43,8 +45,7 @@ static void add_log(
 	if (pve_do(api, op, "GET", json_pack("{s:i}", "limit", 200), 0, &log, &ignored,
 		    "/nodes/%s/tasks/%s/log", node, upid) < 0)
 		return;
-	json_array_foreach(log, i, line)
-	{
+	json_array_foreach(log, i, line) {
 		const char *t = json_string_value(json_object_get(line, "t"));
 
 		if (!t || (!str_starts(t, "ERROR") && !str_starts(t, "error")))
@@ -66,7 +67,7 @@ static int ended(struct pve_api *api, const struct op *op, const char *node, con
 	const char *p = upid;
 	bool warned = str_starts(exitstatus, "WARNINGS");
 
-	/* A warning is not a failure: the thing is there. */
+	/* A task that ends with warnings has done its main work. */
 	if (warned || strcmp(exitstatus, "OK") == 0) {
 		if (ret_warned)
 			*ret_warned = warned;
@@ -143,4 +144,20 @@ int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t
 		if (!pve_wait_busy(&budget, flags, e))
 			return -1;
 	return 0;
+}
+
+int pve_task_list(
+	struct pve_api *api, const struct op *op, const char *node, json_t **ret, struct err *e)
+{
+	return pve_do(api, op, "GET",
+		json_pack("{s:s, s:i}", "source", "active", "limit", TASKS_MAX), PVE_STUBBORN, ret,
+		e, "/nodes/%s/tasks", node);
+}
+
+bool pve_task_runs(const json_t *task, const char *type)
+{
+	const char *is = json_string_value(json_object_get(task, "type"));
+
+	/* A task that has ended may be in the list for a while. */
+	return is && strcmp(is, type) == 0 && !json_object_get(task, "endtime");
 }

@@ -1,13 +1,16 @@
-/* Files on a server's storages. Uploads are multipart/form-data, streamed from a file, the fields
- * in the order that the server insists on. */
+/* Uploads are multipart/form-data, streamed from a file, the fields in the order that the server
+ * insists on. */
+#include "driver/proxmox/api/upload.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pve/answer.h"
-#include "pve/api-parts.h"
+#include "driver/proxmox/api/answer.h"
+#include "driver/proxmox/api/login.h"
+#include "driver/proxmox/api/task.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
@@ -16,7 +19,7 @@ enum { PIECE = 256 * 1024, UPLOAD_TRIES = 4, HEAD_ROOM = 8 * 1024 };
 
 struct sending {
 	const struct pve_upload *up;
-	struct bytes before, after; /* the file */
+	struct bytes before, after; /* what comes before and after the file's content */
 };
 
 static int send_file(void *arg, struct pve_conn *c, const struct op *op, struct err *e)
@@ -117,7 +120,7 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 		return -1;
 	s.before = buf_bytes(&before);
 	s.after = buf_bytes(&after);
-	/* Twice the same file under the same name is one file. */
+	/* Uploading twice does no harm: the same file under the same name is one file. */
 	for (int i = 0;; i++) {
 		auto_json json_t *upid = NULL;
 

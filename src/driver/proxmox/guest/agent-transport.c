@@ -1,22 +1,16 @@
-#include "guest/pve-door.h"
+#include "driver/proxmox/guest/agent-transport.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/guest.h"
+#include "driver/proxmox/api/wording.h"
+#include "guestlink/guest.h"
 #include "util/auto.h"
 #include "util/str.h"
 #include "util/strv.h"
 
-/* Arguments $1: prefix of files, $2, $3: how many parts there are of the script and of its input.
- */
-static const char unpack_script[] =
-	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; umask "
-	"077\n"
-	"p=$1; j() { i=0; while [ $i -lt $2 ]; do cat \"$p.$1.$i\" || exit 120\n"
-	"  rm -f \"$p.$1.$i\"; i=$((i+1)); done >\"$p.$1\"; }\n"
-	"j s $2; j i $3; exec <\"$p.i\"; rm -f \"$p.i\"; . \"$p.s\"\n";
+extern const char pve_script_unpack[]; /* scripts/unpack.sh */
 
 /* Input of at most INPUT_SURE bytes always goes into one call with a line for cmd. */
 enum { OUTPUT_MAX = 1024 * 1024, RANDOM_BYTES = 8, TRIES = 5, INPUT_SURE = 6000 };
@@ -84,7 +78,7 @@ static int write_parts(struct pve_agent *a, const struct op *op, const char *pre
 	return 0;
 }
 
-/* The agent has no way to set the environment. */
+/* The server's call for a command has no parameter for the environment: `env` sets it. */
 static int whole_command(const struct qga_exec *req, struct strv *ret, struct err *e)
 {
 	if (req->env)
@@ -96,14 +90,15 @@ static int whole_command(const struct qga_exec *req, struct strv *ret, struct er
 	return strv_check(ret, e);
 }
 
-/* Too much for one call: a script that has it all, and its input, in files. */
+/* Starts a command that is too much for one call: a script with its arguments, and its input,
+ * are put into files. */
 static int start_packed(struct pve_agent *a, const struct op *op, const struct strv *command,
 	struct bytes input, int64_t *ret_pid, struct err *e)
 {
 	auto_buf struct buf script = {0};
 	char prefix[32], hex[2 * RANDOM_BYTES + 1], path[48], parts[2][16];
 	const char *const argv[] = {
-		"/bin/sh", "-c", unpack_script, "sh", prefix, parts[0], parts[1], NULL};
+		"/bin/sh", "-c", pve_script_unpack, "sh", prefix, parts[0], parts[1], NULL};
 	unsigned n[2];
 
 	if (str_random_hex(RANDOM_BYTES, hex, e) < 0)
@@ -124,7 +119,8 @@ static int start_packed(struct pve_agent *a, const struct op *op, const struct s
 	return pve_agent_exec(a, op, argv, NULL, ret_pid, e);
 }
 
-/* What text takes in a form: a byte beyond ASCII is two there, and each that is no letter three. */
+/* The size of text in a form: %XX for each byte that is no letter or digit; a byte beyond ASCII
+ * becomes two bytes of UTF-8. */
 static size_t form_size(const void *text, size_t len)
 {
 	const unsigned char *p = text;
@@ -166,69 +162,69 @@ static int start_plain(struct pve_agent *a, const struct op *op, const struct st
 }
 
 /*
- * The program is missing: that is for the guest to say, and for us to guess. (The server trips over
- * the quotation marks in what the agent of a Linux guest says; there are none in Windows.)
+ * Perhaps the program is missing. The agent of a Linux guest says so with quotation marks, at which
+ * the server's back end dies: all that we see is its status. Windows has no such marks.
  */
-static int no_program(const struct pve_door *d, const char *name, struct err *e)
+static int no_program(const struct pve_agent_transport *t, const char *name, struct err *e)
 {
 	char safe[200];
 
-	if (e->sys != 596 || d->windows)
+	if (e->sys != PVE_BROKEN_PIPE || t->windows)
 		return -1;
 	str_escape(name, strlen(name), safe, sizeof(safe));
 	return err_set(e, ERR_BACKEND, "the guest agent cannot start %s", safe);
 }
 
-static int exec_once(struct pve_door *d, const struct op *op, const struct strv *command,
+static int exec_once(struct pve_agent_transport *t, const struct op *op, const struct strv *command,
 	struct bytes input, int64_t *ret_pid, struct err *e)
 {
 	if (fits(command, input))
-		return start_plain(d->agent, op, command, input, ret_pid, e);
-	if (d->windows)
+		return start_plain(t->agent, op, command, input, ret_pid, e);
+	if (t->windows)
 		return guest_too_large(e,
 			"arguments and input together reach a Windows guest up to %d bytes as a "
 			"form, without NUL",
 			PVE_BODY_MAX);
-	return start_packed(d->agent, op, command, input, ret_pid, e);
+	return start_packed(t->agent, op, command, input, ret_pid, e);
 }
 
-static int door_exec_start(
+static int exec_start(
 	void *arg, const struct op *op, const struct qga_exec *req, int64_t *ret_pid, struct err *e)
 {
-	struct pve_door *d = arg;
+	struct pve_agent_transport *t = arg;
 	auto_strv struct strv command = {0};
 	double pause = 0.1;
 	struct err late;
 
 	if (whole_command(req, &command, e) < 0)
 		return -1;
-	/* Again only if nothing was done. */
-	for (int tries = 1; exec_once(d, op, &command, req->input, ret_pid, e) < 0; tries++) {
-		if (pve_trouble(e) != PVE_AGENT_DOWN || tries == TRIES ||
+	/* Only a call that has done nothing is repeated. */
+	for (int tries = 1; exec_once(t, op, &command, req->input, ret_pid, e) < 0; tries++) {
+		if (pve_agent_failure(e) != PVE_AGENT_DOWN || tries == TRIES ||
 			op_pause(op, pause, &late) < 0)
-			return no_program(d, req->argv[0], e);
+			return no_program(t, req->argv[0], e);
 		pause *= 2;
 	}
 	return 0;
 }
 
-static int door_exec_wait(void *arg, const struct op *op, int64_t pid, size_t output_max,
+static int exec_wait(void *arg, const struct op *op, int64_t pid, size_t output_max,
 	struct qga_exit *ret, struct err *e)
 {
-	struct pve_door *d = arg;
+	struct pve_agent_transport *t = arg;
 	double pause = 0.02;
 	unsigned tries = 0;
 	int ended;
 
-	(void)output_max; /* the server has its own limit, and the caller cuts */
-	while ((ended = pve_agent_status(d->agent, op, pid, ret, e)) <= 0) {
-		enum pve_trouble trouble = ended < 0 ? pve_trouble(e) : PVE_FINAL;
+	(void)output_max; /* the server has a limit of its own, and the caller cuts the output */
+	while ((ended = pve_agent_status(t->agent, op, pid, ret, e)) <= 0) {
+		enum pve_agent_failure failure = ended < 0 ? pve_agent_failure(e) : PVE_FINAL;
 
-		if (ended < 0 && strstr(e->msg, "got timeout"))
+		if (ended < 0 && pve_says_agent_late(e))
 			return err_set(e, ERR_LIMIT,
 				"the command wrote more than the guest agent hands on; its output "
 				"is lost");
-		if (ended < 0 && (trouble == PVE_FINAL || trouble == PVE_NO_PID || ++tries > 5))
+		if (ended < 0 && (failure == PVE_FINAL || failure == PVE_NO_PID || ++tries > 5))
 			return -1;
 		if (op_pause(op, pause, e) < 0)
 			return -1;
@@ -237,24 +233,23 @@ static int door_exec_wait(void *arg, const struct op *op, int64_t pid, size_t ou
 	return 0;
 }
 
-static int door_file_write(
+static int file_write(
 	void *arg, const struct op *op, const char *path, struct bytes content, struct err *e)
 {
-	struct pve_door *d = arg;
+	struct pve_agent_transport *t = arg;
 	auto_free char *name = latin1_str(path, strlen(path), e);
 
 	if (!name)
 		return -1;
 	if (content.len > PVE_WRITE_SURE)
 		return err_set(e, ERR_INTERNAL, "%zu bytes are too many for one call", content.len);
-	return pve_agent_write(d->agent, op, name, content, e);
+	return pve_agent_write(t->agent, op, name, content, e);
 }
 
-static int door_file_read(void *arg, const struct op *op, const char *path, uint64_t from,
-	uint64_t max, int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg,
-	struct err *e)
+static int file_read(void *arg, const struct op *op, const char *path, uint64_t from, uint64_t max,
+	int (*sink)(void *arg, struct bytes piece, struct err *e), void *sink_arg, struct err *e)
 {
-	struct pve_door *d = arg;
+	struct pve_agent_transport *t = arg;
 	auto_free char *name = latin1_str(path, strlen(path), e);
 	uint64_t offset = from;
 	int more;
@@ -264,7 +259,7 @@ static int door_file_read(void *arg, const struct op *op, const char *path, uint
 	do {
 		auto_buf struct buf piece = {0};
 
-		more = pve_agent_read(d->agent, op, name, offset, &piece, e);
+		more = pve_agent_read(t->agent, op, name, offset, &piece, e);
 		if (more < 0)
 			return -1;
 		offset += piece.len;
@@ -278,17 +273,17 @@ static int door_file_read(void *arg, const struct op *op, const char *path, uint
 	return 0;
 }
 
-static const struct qga_way door_way = {
+static const struct qga_transport transport = {
 	.output_max = OUTPUT_MAX,
 	.input_max = INPUT_SURE,
 	.write_max = PVE_WRITE_SURE,
-	.exec_start = door_exec_start,
-	.exec_wait = door_exec_wait,
-	.file_write = door_file_write,
-	.file_read = door_file_read,
+	.exec_start = exec_start,
+	.exec_wait = exec_wait,
+	.file_write = file_write,
+	.file_read = file_read,
 };
 
-int pve_door_open(struct pve_door *d, struct qga **ret, struct err *e)
+int pve_agent_transport_open(struct pve_agent_transport *t, struct qga **ret, struct err *e)
 {
-	return qga_open_way(&door_way, d, ret, e);
+	return qga_open_transport(&transport, t, ret, e);
 }

@@ -1,16 +1,17 @@
-#include "guest/pve-agent.h"
+#include "driver/proxmox/guest/agent.h"
 
 #include <string.h>
 
+#include "driver/proxmox/api/wording.h"
 #include "util/auto.h"
-#include "util/base64.h"
+#include "wire/base64.h"
 
-/* Of a body, for all that is not content: names, a path, a command. */
+/* BODY_ROOM: of a call's body, for all that is not content: names, a path, a command. */
 enum { TRIES = 5, BODY_ROOM = 1536 };
 
-int pve_agent_init(struct pve_agent *a, struct err *e)
+void pve_agent_init(struct pve_agent *a)
 {
-	return turn_init(&a->turn, e);
+	turn_init(&a->turn);
 }
 
 void pve_agent_done(struct pve_agent *a)
@@ -18,7 +19,7 @@ void pve_agent_done(struct pve_agent *a)
 	turn_done(&a->turn);
 }
 
-/* One call, alone. params is used up. */
+/* Makes one call, one at a time for a VM. params is used up. */
 static int call(struct pve_agent *a, const struct op *op, const char *method, const char *name,
 	json_t *params, unsigned flags, json_t **ret, struct err *e)
 {
@@ -32,7 +33,8 @@ static int call(struct pve_agent *a, const struct op *op, const char *method, co
 	if (pve_do(a->api, op, method, params, flags, ret, e, "/nodes/%s/qemu/%u/agent/%s", a->node,
 		    a->vmid, name) == 0)
 		return 0;
-	/* None of these is about a file of the guest, or a mistake of whoever asked. */
+	/* These kinds would be taken for a missing file in the guest, or for a mistake of the
+	 * client. */
 	if (e->kind == ERR_NOT_FOUND)
 		e->kind = ERR_UNAVAILABLE;
 	else if (e->kind == ERR_PERMISSION || e->kind == ERR_INVALID)
@@ -40,31 +42,20 @@ static int call(struct pve_agent *a, const struct op *op, const char *method, co
 	return -1;
 }
 
-/* In the words of agents until QEMU 9, and of those since; some say "ld" instead of the number. */
-static bool is_about_pid(const char *text)
-{
-	const char *pid = strstr(text, "Agent error: PID ");
-
-	return strstr(text, "parameter 'pid'") || (pid && strstr(pid, " does not exist"));
-}
-
-enum pve_trouble pve_trouble(const struct err *e)
+enum pve_agent_failure pve_agent_failure(const struct err *e)
 {
 	if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED || e->kind == ERR_LIMIT ||
 		e->kind == ERR_INTERNAL)
 		return PVE_FINAL;
-	if (e->sys == 596)
+	if (e->sys == PVE_BROKEN_PIPE)
 		return PVE_NO_PROGRAM;
 	if (e->kind == ERR_UNAVAILABLE && e->sys != 500 && e->sys != 404)
 		return e->sys == PVE_NOT_SENT ? PVE_AGENT_DOWN : PVE_UNSURE;
-	if (strstr(e->msg, "guest agent is not running"))
+	if (pve_says_agent_down(e))
 		return PVE_AGENT_DOWN;
-	if (is_about_pid(e->msg))
+	if (pve_says_no_process(e))
 		return PVE_NO_PID;
-	if (strstr(e->msg, "got timeout") || strstr(e->msg, "unable to connect") ||
-		strstr(e->msg, "client closed connection"))
-		return PVE_UNSURE;
-	return PVE_FINAL;
+	return pve_says_agent_unsure(e) ? PVE_UNSURE : PVE_FINAL;
 }
 
 int pve_agent_ping(struct pve_agent *a, const struct op *op, struct err *e)
@@ -80,7 +71,7 @@ int pve_agent_await(struct pve_agent *a, const struct op *op, struct err *e)
 	while (pve_agent_ping(a, op, e) < 0) {
 		if (e->kind == ERR_TIMEOUT || e->kind == ERR_CANCELLED)
 			return err_wrap(e, "waiting for the guest agent");
-		if (pve_trouble(e) == PVE_FINAL)
+		if (pve_agent_failure(e) == PVE_FINAL)
 			return -1;
 		if (op_pause(op, pause, &late) < 0) {
 			late.kind = late.kind == ERR_TIMEOUT ? ERR_TIMEOUT : ERR_CANCELLED;
@@ -121,7 +112,7 @@ int pve_agent_exec(struct pve_agent *a, const struct op *op, const char *const *
 	return 0;
 }
 
-/* Bytes came as code points up to U+00FF, in UTF-8. */
+/* The server sends bytes as the code points U+0000 to U+00FF, in UTF-8. */
 static int add_latin1(struct buf *b, const json_t *text, struct err *e)
 {
 	const char *p = json_string_value(text);
@@ -149,7 +140,7 @@ static int add_latin1(struct buf *b, const json_t *text, struct err *e)
 	return 0;
 }
 
-/* Perl is not always sure whether it has a number. */
+/* The server sends flags as booleans, numbers or text: Perl hardly tells them apart. */
 static bool is_set(const json_t *flag)
 {
 	const char *text = json_string_value(flag);
@@ -212,12 +203,12 @@ int pve_agent_run(struct pve_agent *a, const struct op *op, const char *const *a
 	struct err late;
 
 	for (int tries = 1;; tries++, pause *= 2) {
-		enum pve_trouble trouble;
+		enum pve_agent_failure failure;
 
 		if (run_once(a, op, argv, input, ret, e) == 0)
 			return 0;
-		trouble = pve_trouble(e);
-		if (trouble == PVE_FINAL || trouble == PVE_NO_PROGRAM || tries == TRIES ||
+		failure = pve_agent_failure(e);
+		if (failure == PVE_FINAL || failure == PVE_NO_PROGRAM || tries == TRIES ||
 			op_pause(op, pause, &late) < 0)
 			return -1;
 	}
@@ -259,7 +250,8 @@ int pve_agent_write(struct pve_agent *a, const struct op *op, const char *path,
 			return -1;
 		if (call(a, op, "POST", "file-write", params, PVE_TWICE, NULL, e) == 0)
 			return 0;
-		if (pve_trouble(e) == PVE_FINAL || tries == TRIES || op_pause(op, pause, &late) < 0)
+		if (pve_agent_failure(e) == PVE_FINAL || tries == TRIES ||
+			op_pause(op, pause, &late) < 0)
 			return -1;
 	}
 }
@@ -276,14 +268,15 @@ int pve_agent_read(struct pve_agent *a, const struct op *op, const char *path, u
 
 		if (json_make(&params, e, "{s:s}", "file", path) < 0)
 			return -1;
-		if (offset) /* a server that does not know it would refuse it */
+		if (offset) /* a server before 9.2 does not know it and would refuse it */
 			json_object_set_new(params, "offset", json_integer((json_int_t)offset));
 		if (call(a, op, "GET", "file-read", params, 0, &value, e) == 0) {
 			if (add_latin1(ret, json_object_get(value, "content"), e) < 0)
 				return -1;
 			return is_set(json_object_get(value, "truncated"));
 		}
-		if (pve_trouble(e) == PVE_FINAL || tries == TRIES || op_pause(op, pause, &late) < 0)
+		if (pve_agent_failure(e) == PVE_FINAL || tries == TRIES ||
+			op_pause(op, pause, &late) < 0)
 			return -1;
 	}
 }

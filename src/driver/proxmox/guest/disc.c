@@ -1,26 +1,26 @@
-#include "guest/pve-disc.h"
+#include "driver/proxmox/guest/disc.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/armour.h"
+#include "wire/ascii.h"
+#include "driver/proxmox/api/upload.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/iso.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/system/io.h"
+#include "wire/iso.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
 #include "util/str.h"
 
 enum {
 	CLEANUP_S = 60,
 	INSERTS = 2, /* some kernels miss the first change after their start */
 };
-/* The guest may not have been ready for it. */
+/* After a first disc that failed: the guest may not have been ready yet. */
 #define TRY_AGAIN_S   120.0
 #define ROOM_AT_FIRST ((uint64_t)PVE_PIECES_MAX)
 #define ROOM          ((uint64_t)256 << 20)
@@ -29,7 +29,7 @@ struct pve_disc {
 	struct pve_agent *agent;
 	const struct pve_guest_vm *vm;
 	struct turn drive;
-	pthread_mutex_t mu;
+	struct lock mu;
 	bool proven, doubted;
 	int64_t useless_until_ns;
 };
@@ -43,9 +43,8 @@ int pve_disc_new(struct pve_agent *agent, const struct pve_guest_vm *vm, struct 
 		return err_oom(e);
 	d->agent = agent;
 	d->vm = vm;
-	if (turn_init(&d->drive, e) < 0)
-		return -1;
-	pthread_mutex_init(&d->mu, NULL);
+	turn_init(&d->drive);
+	lock_init(&d->mu, "pve_disc.mu", LOCK_LEAF);
 	*ret = take_ptr(&d);
 	return 0;
 }
@@ -55,7 +54,7 @@ void pve_disc_free(struct pve_disc *d)
 	if (!d)
 		return;
 	turn_done(&d->drive);
-	pthread_mutex_destroy(&d->mu);
+	lock_done(&d->mu);
 	free(d);
 }
 
@@ -63,16 +62,16 @@ uint64_t pve_disc_room(struct pve_disc *d)
 {
 	if (!d)
 		return 0;
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 	if (now_ns() < d->useless_until_ns)
 		return 0;
 	return d->proven ? ROOM : ROOM_AT_FIRST;
 }
 
-/* True: it does not work, and nobody knew yet. */
+/* Remembers whether the drive works. True: this is the first time that it did not. */
 static bool learn(struct pve_disc *d, bool works)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 	bool news = !works && !d->proven && !d->doubted;
 
 	if (works) {
@@ -94,9 +93,9 @@ void pve_disc_release(struct pve_disc *d)
 	turn_give(&d->drive);
 }
 
-/* ---- cargo ---- */
+/* ---- what goes onto a disc ---- */
 
-int pve_cargo_begin(const struct pve_disc *d, struct pve_cargo *ret, struct err *e)
+int pve_disc_content_begin(const struct pve_disc *d, struct pve_disc_content *ret, struct err *e)
 {
 	auto_free char *path = NULL;
 	int fd;
@@ -107,12 +106,12 @@ int pve_cargo_begin(const struct pve_disc *d, struct pve_cargo *ret, struct err 
 	if (fd < 0)
 		return err_sys(e, errno, "%s", path);
 	unlink(path);
-	*ret = (struct pve_cargo){.fd = fd};
+	*ret = (struct pve_disc_content){.fd = fd};
 	sha256_start(&ret->sum);
 	return 0;
 }
 
-int pve_cargo_add(struct pve_cargo *c, struct bytes data, struct err *e)
+int pve_disc_content_add(struct pve_disc_content *c, struct bytes data, struct err *e)
 {
 	if (file_write_at(c->fd, data.p, data.len, (off_t)(ISO_HEAD + c->size), e) < 0)
 		return -1;
@@ -121,7 +120,7 @@ int pve_cargo_add(struct pve_cargo *c, struct bytes data, struct err *e)
 	return 0;
 }
 
-void pve_cargo_end(struct pve_cargo *c)
+void pve_disc_content_end(struct pve_disc_content *c)
 {
 	if (c->fd >= 0)
 		close(c->fd);
@@ -145,7 +144,7 @@ static void disc_done(struct disc *k)
 	free(k->volid);
 }
 
-static int make_image(struct disc *k, struct pve_cargo *c, struct err *e)
+static int make_image(struct disc *k, struct pve_disc_content *c, struct err *e)
 {
 	struct iso_disc iso = {.volume = k->name, .files = {{"moat", c->size}}, .n_files = 1};
 	uint8_t head[ISO_HEAD];
@@ -157,7 +156,7 @@ static int make_image(struct disc *k, struct pve_cargo *c, struct err *e)
 		*p = (char)toupper((unsigned char)*p);
 	sha256_end(&sum, k->sum);
 	iso_head(&iso, head);
-	k->size = iso_place(&iso, 1);
+	k->size = iso_file_offset(&iso, 1);
 	if (ftruncate(c->fd, (off_t)k->size) < 0)
 		return err_sys(e, errno, "making a disc for the guest");
 	if (file_write_at(c->fd, head, sizeof(head), 0, e) < 0 ||
@@ -181,7 +180,7 @@ static int upload(struct disc *k, const struct op *op, int fd, struct err *e)
 	return pve_upload(vm->api, op, &up, e);
 }
 
-/* volid NULL: takes out what is in it. */
+/* Puts a disc into the drive; volid NULL: empties it. */
 static int set_drive(struct disc *k, const struct op *op, const char *volid, struct err *e)
 {
 	const struct pve_guest_vm *vm = k->d->vm;
@@ -195,16 +194,16 @@ static int set_drive(struct disc *k, const struct op *op, const char *volid, str
 
 static int say_failed(const struct qga_exit *x, struct err *e)
 {
-	char words[300];
+	char text[300];
 
-	qga_exit_words(x, words, sizeof(words));
-	if (strstr(words, strerror(ENOSPC)))
+	if (x->code == TAKE_FULL)
 		return guest_fail(e, ENOSPC, "the guest's spool", "");
-	return err_set(e, ERR_UNAVAILABLE, "the guest cannot read its disc: %s", words);
+	qga_exit_message(x, text, sizeof(text));
+	return err_set(e, ERR_UNAVAILABLE, "the guest cannot read its disc: %s", text);
 }
 
-/* 1: the guest sees no such disc, or nobody could ask it. */
-static int let_copy(struct disc *k, const struct op *op, const struct pve_cargo *c,
+/* Lets the runner copy the disc. 1: the guest sees no such disc, or it could not be asked. */
+static int let_copy(struct disc *k, const struct op *op, const struct pve_disc_content *c,
 	const struct pve_disc_target *to, struct err *e)
 {
 	auto_qga_exit struct qga_exit x = {0};
@@ -226,8 +225,9 @@ static int let_copy(struct disc *k, const struct op *op, const struct pve_cargo 
 	return x.code ? say_failed(&x, e) : 0;
 }
 
-/* 1: the guest sees no such disc, or it cannot be put into its drive. */
-static int insert(struct disc *k, const struct op *op, const struct pve_cargo *c,
+/* Puts the disc in, lets the runner copy it, and takes it out. 1: the guest sees no such disc,
+ * or the server cannot put it in. */
+static int insert(struct disc *k, const struct op *op, const struct pve_disc_content *c,
 	const struct pve_disc_target *to, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
@@ -244,15 +244,15 @@ static int insert(struct disc *k, const struct op *op, const struct pve_cargo *c
 		rc = let_copy(k, op, c, to, e);
 		if (rc < 0)
 			end = op_for_cleanup(CLEANUP_S);
-		/* The next disc can be put in even if this fails. */
+		/* Only logged: the next disc can be put in even if this fails. */
 		if (set_drive(k, rc < 0 ? &end : op, NULL, &late) < 0)
 			log_err(op, LOG_WARN, &late, "%s: the disc stays in", k->d->vm->name);
 	}
 	return rc;
 }
 
-/* What remains of it is in the journal. uploaded: it is there for certain; otherwise it may still
- * appear, and the sandbox's removal looks once more. */
+/* Removes the disc from the server. Its journal entry stays if that fails, or if the upload
+ * failed: the file may still appear then, and the sandbox's removal looks once more. */
 static void remove_volume(struct disc *k, bool uploaded)
 {
 	const struct pve_guest_vm *vm = k->d->vm;
@@ -267,7 +267,7 @@ static void remove_volume(struct disc *k, bool uploaded)
 	}
 }
 
-int pve_disc_send(struct pve_disc *d, const struct op *op, struct pve_cargo *c,
+int pve_disc_send(struct pve_disc *d, const struct op *op, struct pve_disc_content *c,
 	const struct pve_disc_target *to, bool *ret_try_pieces, struct err *e)
 {
 	__attribute__((cleanup(disc_done))) struct disc k = {.d = d};

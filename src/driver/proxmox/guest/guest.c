@@ -1,28 +1,28 @@
 /*
- * How it works. The guest agent, through the server's API, is the way that always works; with the
- * runner in the guest, which is put there when it is first needed, an operation takes two calls of
- * it (pve-rest.h). A VM that is used often gets a kept channel (pve-channel.h), which is then used
- * for whatever is small. Where the runner cannot run, and in Windows, there is only the agent.
+ * How it works. Calls of the guest agent, through the server's API, always work. The runner is put
+ * into the guest when it is first needed; with it an operation takes two calls (rest.h). A VM that
+ * is used often gets a kept line (kept-line.h), which then carries whatever is small. Where the
+ * runner cannot run, and in Windows, there is only the agent (agent-transport.h).
  */
-#include "guest/pve-guest.h"
+#include "driver/proxmox/guest/guest.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
-#include "guest/agent.h"
-#include "guest/line.h"
-#include "guest/pve-channel.h"
-#include "guest/pve-door.h"
-#include "guest/pve-rest.h"
+#include "guestlink/agent/agent.h"
+#include "guestlink/line/line.h"
+#include "driver/proxmox/guest/kept-line.h"
+#include "driver/proxmox/guest/agent-transport.h"
+#include "driver/proxmox/guest/rest.h"
 #include "util/auto.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/system/log.h"
 
 enum {
-	SMALL = 8 * 1024, /* what passes over the kept channel: bytes of request, input, file */
+	/* The most bytes of a request, an input or a file that pass over the kept line. */
+	SMALL = 8 * 1024,
 	INBOX_MAX = 64 * 1024,
-	BULK = 128 * 1024, /* input of at least that much, if it is known, is no talk */
+	BULK = 128 * 1024, /* a command with so much input, if that is known, is not interactive */
 };
 
 struct pve_guest {
@@ -30,13 +30,12 @@ struct pve_guest {
 	struct pve_guest_vm vm;
 	struct pve_agent agent;
 	struct pve_runner *runner;
-	struct pve_channel *channel; /* NULL: the VM has no second serial port */
-	struct pve_disc *disc; /* NULL: the VM has no drive, or the server no place for discs */
-	struct pve_door door;
+	struct pve_kept_line *kept_line; /* NULL: no second serial port, or Windows */
+	struct pve_disc *disc;           /* NULL: no drive, or no storage for discs */
+	struct pve_agent_transport transport;
 	struct qga *qga;
-	struct guest *plain; /* the way without the runner */
-	pthread_mutex_t mu;
-	bool use_plain;
+	struct guest *plain; /* the link without the runner */
+	_Atomic bool use_plain;
 };
 
 static struct pve_guest *pve_of(struct guest *g)
@@ -44,49 +43,33 @@ static struct pve_guest *pve_of(struct guest *g)
 	return (struct pve_guest *)g;
 }
 
-static bool is_plain(struct pve_guest *p)
-{
-	auto_unlock pthread_mutex_t *held = lock_take(&p->mu);
-
-	return p->use_plain;
-}
-
-static bool become_plain(struct pve_guest *p)
-{
-	auto_unlock pthread_mutex_t *held = lock_take(&p->mu);
-	bool first = !p->use_plain;
-
-	p->use_plain = true;
-	return first;
-}
-
-/* 1: the runner is there; 0: it never will be. */
+/* 1: the runner is in the guest; 0: it cannot run there. */
 static int want_runner(struct pve_guest *p, const struct op *op, struct err *e)
 {
-	if (is_plain(p))
+	if (p->use_plain)
 		return 0;
 	if (pve_runner_install(p->runner, op, false, e) == 0)
 		return 1;
 	if (e->kind != ERR_UNSUPPORTED)
 		return err_wrap(e, "VM %s", p->vm.name);
-	if (become_plain(p))
+	if (!atomic_exchange(&p->use_plain, true))
 		log_err(op, LOG_WARN, e, "%s: the runner cannot run, using the plain guest agent",
 			p->vm.name);
 	return 0;
 }
 
-/* The kept channel, if there is one and the operation suits it. */
+/* The kept line, or NULL in *ret if there is none. need: open it now. */
 static int take_line(
 	struct pve_guest *p, const struct op *op, bool need, struct guest **ret, struct err *e)
 {
 	*ret = NULL;
-	return p->channel ? pve_channel_take(p->channel, op, need, ret, e) : 0;
+	return p->kept_line ? pve_kept_line_take(p->kept_line, op, need, ret, e) : 0;
 }
 
 static void give_line(struct pve_guest *p, struct guest *line)
 {
 	if (line)
-		pve_channel_give(p->channel);
+		pve_kept_line_give(p->kept_line);
 }
 
 static size_t strings_size(const char *const *list)
@@ -98,21 +81,22 @@ static size_t strings_size(const char *const *list)
 	return n;
 }
 
-/* Input that was collected already, as letters again. */
+/* Puts input that was collected already into an inbox again. */
 static int refill(const struct buf *input, struct inbox **ret, struct err *e)
 {
 	auto_inbox struct inbox *in = NULL;
 
 	if (inbox_new(INBOX_MAX, &in, e) < 0 ||
-		(input->len && inbox_put(in, GUEST_LETTER_DATA, 0, 0, buf_bytes(input), e) < 0) ||
-		inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, e) < 0)
+		(input->len && inbox_put(in, GUEST_INPUT_DATA, 0, 0, buf_bytes(input), e) < 0) ||
+		inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, e) < 0)
 		return -1;
 	*ret = take_ptr(&in);
 	return 0;
 }
 
-/* Commands whose input is meant to be talked with as it comes. The channel is too slow for much. */
-static bool is_talk(const struct guest_exec *req)
+/* Whether the command must get its input as it comes. Much input is no dialogue, and the kept
+ * line is too slow for it. */
+static bool is_interactive(const struct guest_exec *req)
 {
 	return req->tty || (req->input && !req->capture_max && req->input_size < BULK);
 }
@@ -138,14 +122,14 @@ static void input_done(struct pve_input *in)
 }
 #define auto_input __attribute__((cleanup(input_done)))
 
-static int exec_talk(struct pve_guest *p, const struct op *op, const struct guest_exec *req,
+static int exec_interactive(struct pve_guest *p, const struct op *op, const struct guest_exec *req,
 	const struct guest_io *io, struct guest_exit *ret, struct err *e)
 {
 	struct guest *line = NULL;
 	int rc;
 
-	if (!p->channel || take_line(p, op, true, &line, e) < 0) {
-		if (p->channel && (req->tty || op_check(op, e) < 0))
+	if (!p->kept_line || take_line(p, op, true, &line, e) < 0) {
+		if (p->kept_line && (req->tty || op_check(op, e) < 0))
 			return -1;
 		auto_input struct pve_input in = {.disc = p->disc};
 
@@ -181,7 +165,7 @@ static int exec_captured(struct pve_guest *p, const struct op *op, const struct 
 	return pve_rest_exec(p->runner, op, req, io, &in, ret, e);
 }
 
-static int pve_exec(struct guest *g, const struct op *op, const struct guest_exec *req,
+static int exec_command(struct guest *g, const struct op *op, const struct guest_exec *req,
 	const struct guest_io *io, struct guest_exit *ret, struct err *e)
 {
 	struct pve_guest *p = pve_of(g);
@@ -189,8 +173,8 @@ static int pve_exec(struct guest *g, const struct op *op, const struct guest_exe
 
 	if (runner <= 0)
 		return runner < 0 ? -1 : guest_exec(p->plain, op, req, io, ret, e);
-	if (is_talk(req))
-		return exec_talk(p, op, req, io, ret, e);
+	if (is_interactive(req))
+		return exec_interactive(p, op, req, io, ret, e);
 	return exec_captured(p, op, req, io, ret, e);
 }
 
@@ -200,7 +184,7 @@ static int keep_body(void *arg, int stream, struct bytes data, struct err *e)
 	return buf_add(arg, data.p, data.len, e);
 }
 
-/* Small files over the channel. 1: not this one. */
+/* Reads a small file over the kept line. 1: it is too large, or the line has failed. */
 static int read_on_line(struct guest *line, const struct op *op, const struct guest_path *at,
 	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
@@ -215,8 +199,8 @@ static int read_on_line(struct guest *line, const struct op *op, const struct gu
 	return line_failed(line) && op_check(op, e) == 0 ? 1 : -1;
 }
 
-static int pve_read(struct guest *g, const struct op *op, const struct guest_path *at, uint64_t max,
-	const struct guest_io *io, struct guest_stat *ret, struct err *e)
+static int read_file(struct guest *g, const struct op *op, const struct guest_path *at,
+	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
 	struct pve_guest *p = pve_of(g);
 	int runner = want_runner(p, op, e);
@@ -233,7 +217,8 @@ static int pve_read(struct guest *g, const struct op *op, const struct guest_pat
 	return rc == 1 ? pve_rest_read(p->runner, op, at, max, io, ret, e) : rc;
 }
 
-/* 1: not over the channel. What cannot be done twice is not tried again. */
+/* 1: the line has failed, and the file can be written by agent calls. Not so when appending,
+ * which must not be done twice. */
 static int write_on_line(struct guest *line, const struct op *op, const struct guest_write *req,
 	const struct buf *content, struct guest_stat *ret, struct err *e)
 {
@@ -248,7 +233,7 @@ static int write_on_line(struct guest *line, const struct op *op, const struct g
 	return line_failed(line) && !req->append && op_check(op, e) == 0 ? 1 : -1;
 }
 
-static int pve_write(struct guest *g, const struct op *op, const struct guest_write *req,
+static int write_file(struct guest *g, const struct op *op, const struct guest_write *req,
 	const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
 	struct pve_guest *p = pve_of(g);
@@ -268,8 +253,8 @@ static int pve_write(struct guest *g, const struct op *op, const struct guest_wr
 	return rc == 1 ? pve_rest_write(p->runner, op, req, io, &in, ret, e) : rc;
 }
 
-/* Always by agent calls: a directory may be large. */
-static int pve_list(struct guest *g, const struct op *op, const struct guest_path *at,
+/* Always by agent calls: a directory may be too large for the kept line. */
+static int list_directory(struct guest *g, const struct op *op, const struct guest_path *at,
 	int (*each)(void *arg, const struct guest_entry *entry, struct err *e), void *arg,
 	struct err *e)
 {
@@ -281,7 +266,7 @@ static int pve_list(struct guest *g, const struct op *op, const struct guest_pat
 	return pve_rest_list(p->runner, op, at, each, arg, e);
 }
 
-static int pve_mkdir(struct guest *g, const struct op *op, const struct guest_path *at,
+static int make_directory(struct guest *g, const struct op *op, const struct guest_path *at,
 	uint32_t mode, struct err *e)
 {
 	struct pve_guest *p = pve_of(g);
@@ -299,7 +284,7 @@ static int pve_mkdir(struct guest *g, const struct op *op, const struct guest_pa
 	return again ? pve_rest_mkdir(p->runner, op, at, mode, e) : rc;
 }
 
-static int pve_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
+static int make_symlink(struct guest *g, const struct op *op, const struct guest_path *at,
 	const char *target, struct err *e)
 {
 	struct pve_guest *p = pve_of(g);
@@ -310,52 +295,50 @@ static int pve_symlink(struct guest *g, const struct op *op, const struct guest_
 	return pve_rest_symlink(p->runner, op, at, target, e);
 }
 
-static void pve_free(struct guest *g)
+static void free_guest(struct guest *g)
 {
 	struct pve_guest *p = pve_of(g);
 
-	pve_channel_free(p->channel);
+	pve_kept_line_free(p->kept_line);
 	pve_disc_free(p->disc);
 	guest_free(p->plain);
 	qga_close(p->qga);
 	pve_runner_free(p->runner);
 	pve_agent_done(&p->agent);
-	pthread_mutex_destroy(&p->mu);
 	free(p);
 }
 
-static const char *pve_way(const struct guest *g)
+static bool has_runner(const struct guest *g)
 {
-	return is_plain((struct pve_guest *)g) ? "agent" : "runner";
+	return !((const struct pve_guest *)g)->use_plain;
 }
 
-static const struct guest_ops pve_ops = {
-	.name = "runner",
-	.exec = pve_exec,
-	.read = pve_read,
-	.write = pve_write,
-	.list = pve_list,
-	.mkdir = pve_mkdir,
-	.symlink = pve_symlink,
-	.free = pve_free,
-	.way = pve_way,
+static const struct guest_ops ops = {
+	.exec = exec_command,
+	.read = read_file,
+	.write = write_file,
+	.list = list_directory,
+	.mkdir = make_directory,
+	.symlink = make_symlink,
+	.free = free_guest,
+	.has_runner = has_runner,
 };
 
 static int prepare(struct pve_guest *p, struct err *e)
 {
-	struct pve_channel_vm vm = {.agent = &p->agent, .name = p->vm.name};
+	struct pve_kept_line_vm vm = {.agent = &p->agent, .name = p->vm.name};
 
-	p->door = (struct pve_door){.agent = &p->agent, .windows = p->vm.windows};
+	p->transport = (struct pve_agent_transport){.agent = &p->agent, .windows = p->vm.windows};
 	p->use_plain = p->vm.windows;
 	if (pve_runner_new(&p->agent, p->vm.runner_path, &p->runner, e) < 0 ||
-		pve_door_open(&p->door, &p->qga, e) < 0 ||
+		pve_agent_transport_open(&p->transport, &p->qga, e) < 0 ||
 		agent_open(p->qga, p->vm.windows, &p->plain, e) < 0)
 		return -1;
 	if (p->vm.iso_storage && p->vm.cdrom && !p->vm.windows &&
 		pve_disc_new(&p->agent, &p->vm, &p->disc, e) < 0)
 		return -1;
 	vm.runner = p->runner;
-	return p->vm.serial1 && !p->vm.windows ? pve_channel_new(&vm, &p->channel, e) : 0;
+	return p->vm.serial1 && !p->vm.windows ? pve_kept_line_new(&vm, &p->kept_line, e) : 0;
 }
 
 int pve_guest_open(
@@ -365,17 +348,13 @@ int pve_guest_open(
 
 	if (!p)
 		return err_oom(e);
-	p->base.ops = &pve_ops;
+	p->base.ops = &ops;
 	p->vm = *vm;
 	p->agent = (struct pve_agent){.api = vm->api, .node = vm->node, .vmid = vm->vmid};
-	if (pve_agent_init(&p->agent, e) < 0) {
-		free(p);
-		return -1;
-	}
-	pthread_mutex_init(&p->mu, NULL);
+	pve_agent_init(&p->agent);
 	if (prepare(p, e) < 0 || pve_agent_await(&p->agent, op, e) < 0) {
 		err_wrap(e, "VM %s", vm->name);
-		pve_free(&p->base);
+		free_guest(&p->base);
 		return -1;
 	}
 	*ret = &p->base;
@@ -386,8 +365,8 @@ void pve_guest_forget(struct guest *g)
 {
 	struct pve_guest *p = pve_of(g);
 
-	if (p->channel)
-		pve_channel_forget(p->channel);
+	if (p->kept_line)
+		pve_kept_line_forget(p->kept_line);
 	pve_runner_forget(p->runner);
 }
 

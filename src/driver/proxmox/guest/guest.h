@@ -1,11 +1,11 @@
 /*
- * pve-guest.h - the way into a VM on a Proxmox VE server: agent calls through its API, and a kept
- * channel over the VM's second serial port where commands come often.
+ * guest.h - the link into a VM on a Proxmox VE server: calls of the guest agent through its API,
+ * and a kept line over the VM's second serial port where commands come often. Any thread.
  */
 #pragma once
 
-#include "guest/guest.h"
-#include "pve/api.h"
+#include "guestlink/guest.h"
+#include "driver/proxmox/api/api.h"
 
 /* The VM; all of it outlives the guest. */
 struct pve_guest_vm {
@@ -15,7 +15,7 @@ struct pve_guest_vm {
 	bool windows;
 	const char *runner_path; /* moat-guest, or NULL if it is not installed */
 	bool serial1;            /* the VM has serial1: socket */
-	/* For large files and input (pve-disc.h). */
+	/* For large files and input (disc.h). */
 	const char *iso_storage; /* takes ISO images; NULL: none does */
 	const char *cdrom;       /* an empty drive since boot, "sata5"; NULL: none */
 	const char *stamp;       /* what names of uploads begin with */
@@ -30,8 +30,9 @@ struct pve_guest_vm {
 /* Returns when the guest agent answers; op says how long that may take. */
 int pve_guest_open(
 	const struct pve_guest_vm *vm, const struct op *op, struct guest **ret, struct err *e);
-/* The VM went back to a snapshot, or was reset: nothing that was in the guest is certain. */
+/* The VM went back to a snapshot, or was reset: nothing that is known of the guest is certain
+ * any more. */
 void pve_guest_forget(struct guest *g);
-/* Waits until nothing is in the drive for large files, and keeps it so. */
+/* Waits until the drive for large files is empty, and keeps it empty until the release. */
 int pve_guest_hold(struct guest *g, const struct op *op, struct err *e);
 void pve_guest_release(struct guest *g);

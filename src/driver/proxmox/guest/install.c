@@ -1,19 +1,14 @@
-#include "guest/pve-install.h"
+#include "driver/proxmox/guest/install.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/armour.h"
+#include "wire/ascii.h"
+#include "driver/proxmox/api/wording.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
-
-/* Where programs may usually be run from; /tmp is often mounted noexec. */
-#define PLACES "/var/lib/moat /usr/local/lib/moat /tmp /dev/shm /root"
-#define PREPARE                                                                                    \
-	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"                      \
-	"export PATH; umask 077\n"
 
 enum {
 	RUNNER_SIZE_MAX = 8 * 1024 * 1024,
@@ -22,40 +17,7 @@ enum {
 	NOT_RUNNABLE = 93,
 };
 
-/*
- * $1: size, $2: check sum of the program wanted. Prints where it is; or leaves a file that it has
- * proved to be executable, prints its name and ends with PUSH. Some of the places are open to all:
- * only a file of our own user is trusted (-O), and made new (-C).
- */
-static const char find_script[] =
-	PREPARE "for d in " PLACES "; do f=$d/moat-guest\n"
-		"  [ -x \"$f\" ] && [ -O \"$f\" ] && [ ! -L \"$f\" ] || continue\n"
-		"  \"$f\" check \"$1\" \"$2\" 2>/dev/null || continue\n"
-		"  \"$f\" forget 0 && printf %s \"$f\" && exit 0\n"
-		"done\n"
-		"set -C\n"
-		"for d in " PLACES "; do f=$d/moat-guest.$$\n"
-		"  mkdir -p \"$d\" 2>/dev/null && rm -f \"$f\" 2>/dev/null || continue\n"
-		"  [ ! -d \"$d/moat-guest\" ] || continue\n"
-		"  { printf '#!/bin/sh\\nexit 0\\n' >\"$f\"; } 2>/dev/null || continue\n"
-		"  if chmod 755 \"$f\" && \"$f\"; then printf %s \"$f\"; exit 92; fi 2>/dev/null\n"
-		"  rm -f \"$f\"\n"
-		"done\n"
-		"exit 91\n";
-
-/* $1, $2 as above; $3: the file; $4: how many parts of it there are, $3.0 and so on. May run twice.
- */
-static const char join_script[] = PREPARE
-	"f=${3%.*}\n"
-	"\"$f\" check \"$1\" \"$2\" 2>/dev/null && \"$f\" forget 0 && printf %s \"$f\" && exit 0\n"
-	"i=0; while [ $i -lt $4 ]; do cat \"$3.$i\" || exit 93; i=$((i+1)); done >\"$3\" || exit "
-	"93\n"
-	"chmod 755 \"$3\" && mv -f \"$3\" \"$f\" || exit 93\n"
-	"i=0; while [ $i -lt $4 ]; do rm -f \"$3.$i\"; i=$((i+1)); done\n"
-	"\"$f\" check \"$1\" \"$2\" || { rm -f \"$f\"; echo 'it does not run there' >&2; exit 93; "
-	"}\n"
-	"\"$f\" forget 0 || exit 93\n"
-	"printf %s \"$f\"\n";
+extern const char pve_script_find_runner[], pve_script_join_runner[]; /* scripts */
 
 struct program {
 	char *content;
@@ -68,8 +30,8 @@ static int run(struct pve_agent *a, const struct op *op, const char *const *argv
 {
 	if (pve_agent_run(a, op, argv, NULL, ret, e) == 0)
 		return 0;
-	/* The agent works, but may not start programs, or there is no shell. */
-	if (e->sys == 596 || strstr(e->msg, "has been disabled") || strstr(e->msg, "not allowed"))
+	/* The agent answers, but it may not start programs, or there is no shell. */
+	if (e->sys == PVE_BROKEN_PIPE || pve_says_agent_forbidden(e))
 		e->kind = ERR_UNSUPPORTED;
 	return -1;
 }
@@ -95,7 +57,7 @@ static int finish(struct qga_exit *x, char **ret_path, struct err *e)
 
 	if (x->code == 0)
 		return take_path(x, ret_path, e);
-	qga_exit_words(x, words, sizeof(words));
+	qga_exit_message(x, words, sizeof(words));
 	if (x->code == NOWHERE)
 		return err_set(e, ERR_UNSUPPORTED,
 			"no directory of the guest allows to run programs from it");
@@ -107,8 +69,8 @@ static int push(struct pve_agent *a, const struct op *op, const struct program *
 {
 	auto_qga_exit struct qga_exit x = {0};
 	char parts[16];
-	const char *const argv[] = {
-		"/bin/sh", "-c", join_script, "sh", p->size_text, p->crc_text, file, parts, NULL};
+	const char *const argv[] = {"/bin/sh", "-c", pve_script_join_runner, "sh", p->size_text,
+		p->crc_text, file, parts, NULL};
 	struct bytes rest = {(const uint8_t *)p->content, p->size};
 	unsigned n = 0;
 
@@ -135,7 +97,7 @@ static int find_or_push(struct pve_agent *a, const struct op *op, const struct p
 	auto_qga_exit struct qga_exit x = {0};
 	auto_free char *file = NULL;
 	const char *const argv[] = {
-		"/bin/sh", "-c", find_script, "sh", p->size_text, p->crc_text, NULL};
+		"/bin/sh", "-c", pve_script_find_runner, "sh", p->size_text, p->crc_text, NULL};
 
 	if (run(a, op, argv, &x, e) < 0)
 		return -1;
@@ -157,7 +119,7 @@ int pve_install(struct pve_agent *a, const struct op *op, const char *runner_pat
 	if (file_read(runner_path, RUNNER_SIZE_MAX, &p.content, &p.size, e) < 0)
 		return -1;
 	snprintf(p.size_text, sizeof(p.size_text), "%zu", p.size);
-	snprintf(p.crc_text, sizeof(p.crc_text), "%08" PRIx32, armour_crc(0, p.content, p.size));
+	snprintf(p.crc_text, sizeof(p.crc_text), "%08" PRIx32, ascii_crc(0, p.content, p.size));
 	rc = find_or_push(a, op, &p, ret_path, e);
 	free(p.content);
 	return rc < 0 ? err_wrap(e, "the runner") : 0;

@@ -1,11 +1,10 @@
-#include "guest/pve-rest.h"
+#include "driver/proxmox/guest/rest.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "guest/pve-bulk.h"
-#include "guest/wire-ops.h"
-#include "util/auto.h"
+#include "driver/proxmox/guest/bulk.h"
+#include "guestlink/line/wire-ops.h"
 #include "util/str.h"
 
 enum {
@@ -46,40 +45,40 @@ static int add_end(struct buf *b, struct err *e)
 	return add_frame(b, (struct wire_msg){.type = WIRE_EOF}, (struct bytes){0}, e);
 }
 
-static int blame(struct err *e, const char *what)
+static int fail_protocol(struct err *e, const char *what)
 {
 	return err_set(e, ERR_UNAVAILABLE, "the guest runner broke the protocol: %s", what);
 }
 
-/* One frame; 1: it was the end. */
-static int read_frame(const struct frame *f, const struct pve_rules *rules,
+/* Reads one frame; 1: it was the end. */
+static int read_frame(const struct frame *f, const struct pve_answer_rules *rules,
 	int (*sink)(void *arg, int stream, struct bytes data, struct err *e), void *arg,
-	struct pve_told *told, struct err *e)
+	struct pve_answer *reply, struct err *e)
 {
 	struct wire_msg msg;
 
 	if (!wire_decode(f->head, f->head_len, &msg) || msg.id != REQUEST_ID)
-		return blame(e, "a message that cannot be read");
+		return fail_protocol(e, "a message that cannot be read");
 	if (msg.type == rules->end) {
-		told->end = msg;
-		str_escape((const char *)f->body, f->body_len, told->text, sizeof(told->text));
+		reply->end = msg;
+		str_escape((const char *)f->body, f->body_len, reply->text, sizeof(reply->text));
 		return 1;
 	}
 	if (msg.type != WIRE_DATA || msg.stream > WIRE_BODY || !(rules->streams & 1u << msg.stream))
-		return blame(e, "a message that does not fit the operation");
-	told->got[msg.stream] += f->body_len;
-	if (rules->max && told->got[msg.stream] > rules->max)
-		return blame(e, "more data than it was asked for");
+		return fail_protocol(e, "a message that does not fit the operation");
+	reply->got[msg.stream] += f->body_len;
+	if (rules->max && reply->got[msg.stream] > rules->max)
+		return fail_protocol(e, "more data than it was asked for");
 	if (!f->body_len)
 		return 0;
 	return sink(arg, msg.stream, (struct bytes){f->body, f->body_len}, e);
 }
 
-int pve_read_answer(struct bytes frames, const struct pve_rules *rules,
+int pve_read_answer(struct bytes frames, const struct pve_answer_rules *rules,
 	int (*sink)(void *arg, int stream, struct bytes data, struct err *e), void *arg,
-	struct pve_told *ret, struct err *e)
+	struct pve_answer *ret, struct err *e)
 {
-	struct pve_told told = {0};
+	struct pve_answer reply = {0};
 
 	while (frames.len) {
 		struct frame f;
@@ -87,26 +86,26 @@ int pve_read_answer(struct bytes frames, const struct pve_rules *rules,
 		int rc;
 
 		if (n <= 0)
-			return blame(e, "a message that is cut off");
-		rc = read_frame(&f, rules, sink, arg, &told, e);
+			return fail_protocol(e, "a message that is cut off");
+		rc = read_frame(&f, rules, sink, arg, &reply, e);
 		if (rc < 0)
 			return -1;
 		frames.p += n;
 		frames.len -= (size_t)n;
 		if (rc) {
-			*ret = told;
+			*ret = reply;
 			return 0;
 		}
 	}
 	return err_set(e, ERR_UNAVAILABLE, "the guest runner ended before the command did");
 }
 
-/* One operation: the request, its body, its input if there is some. */
+/* One operation: where it goes, its input, and what its answer may be. */
 struct asking {
 	struct pve_runner *runner;
 	const struct op *op;
 	double timeout;
-	struct pve_rules rules;
+	struct pve_answer_rules rules;
 	struct pve_input *in; /* NULL: none */
 	const struct guest_io *io;
 	bool split; /* input may be given in several requests */
@@ -114,12 +113,12 @@ struct asking {
 	void *arg;
 };
 
-/* Input that is too large for memory goes onto discs as it comes: all of it, or, if it may be
- * split, one disc full. */
+/* Sends the request with input that is too large for memory: it goes onto discs as it comes, all
+ * of it or, if it may be split, one disc full. */
 static int ask_on_disc(
 	const struct asking *a, struct buf *request, struct buf *answer, struct err *e)
 {
-	auto_bulk struct pve_bulk bulk = {.cargo = {.fd = -1}};
+	auto_bulk struct pve_bulk bulk = {.content = {.fd = -1}};
 	struct pve_input *in = a->in;
 	uint64_t size = 0, room = pve_disc_room(in->disc) - 4 * PVE_DISC_FROM;
 
@@ -147,7 +146,7 @@ static int ask_on_disc(
 	return pve_bulk_do(&bulk, a->op, a->timeout, answer, e);
 }
 
-/* Takes input up to max; without a drive for discs that is all that can be sent at once. */
+/* Collects input until there are max bytes of it. */
 static int collect(const struct asking *a, size_t max, struct err *e)
 {
 	struct pve_input *in = a->in;
@@ -162,7 +161,8 @@ static int collect(const struct asking *a, size_t max, struct err *e)
 	return 0;
 }
 
-/* 1: more than the agent can carry. */
+/* Collects the input of a request; 1: there is more than agent calls can carry, so it needs a
+ * disc. */
 static int collect_input(const struct asking *a, struct err *e)
 {
 	struct pve_input *in = a->in;
@@ -198,8 +198,8 @@ static int send_request(
 	return pve_runner_do(a->runner, a->op, buf_bytes(request), a->timeout, answer, e);
 }
 
-static int ask(const struct asking *a, struct wire_msg msg, struct bytes body, struct pve_told *ret,
-	struct err *e)
+static int ask(const struct asking *a, struct wire_msg msg, struct bytes body,
+	struct pve_answer *ret, struct err *e)
 {
 	auto_buf struct buf request = {0}, answer = {0};
 
@@ -225,28 +225,28 @@ int pve_rest_exec(struct pve_runner *r, const struct op *op, const struct guest_
 		.arg = io->arg,
 	};
 	auto_buf struct buf strings = {0};
-	struct pve_told told;
+	struct pve_answer reply;
 	struct wire_msg msg;
 
 	if (req->tty)
 		return err_set(e, ERR_UNSUPPORTED,
 			"a terminal needs the VM's second serial port, and that cannot be reached");
 	if (wire_ask_exec(req, &msg, &strings, e) < 0 ||
-		ask(&a, msg, buf_bytes(&strings), &told, e) < 0)
+		ask(&a, msg, buf_bytes(&strings), &reply, e) < 0)
 		return -1;
-	if (!req->capture_max &&
-		(told.end.size > told.got[WIRE_STDOUT] || told.end.size2 > told.got[WIRE_STDERR]))
+	if (!req->capture_max && (reply.end.size > reply.got[WIRE_STDOUT] ||
+					 reply.end.size2 > reply.got[WIRE_STDERR]))
 		return err_set(e, ERR_LIMIT,
 			"the command wrote more than passes through the guest agent; it was ended "
 			"after %llu bytes",
-			(unsigned long long)(told.got[WIRE_STDOUT] + told.got[WIRE_STDERR]));
-	wire_told_exit(&told.end, told.text, ret);
+			(unsigned long long)(reply.got[WIRE_STDOUT] + reply.got[WIRE_STDERR]));
+	wire_told_exit(&reply.end, reply.text, ret);
 	return 0;
 }
 
 /* A request about a path, up to its successful DONE. */
 static int ask_path(const struct asking *a, struct wire_msg msg, const struct guest_path *at,
-	const char *target, struct pve_told *ret, struct err *e)
+	const char *target, struct pve_answer *ret, struct err *e)
 {
 	auto_buf struct buf strings = {0};
 
@@ -259,10 +259,10 @@ static int ask_path(const struct asking *a, struct wire_msg msg, const struct gu
 static int no_sink(void *arg, int stream, struct bytes data, struct err *e)
 {
 	(void)arg, (void)stream, (void)data;
-	return blame(e, "data that nobody asked for");
+	return fail_protocol(e, "data that nobody asked for");
 }
 
-/* In chunks, so that no file is copied as a whole into the guest's spool. */
+/* Reads in chunks, so that no file is copied as a whole into the guest's spool. */
 int pve_rest_read(struct pve_runner *r, const struct op *op, const struct guest_path *at,
 	uint64_t max, const struct guest_io *io, struct guest_stat *ret, struct err *e)
 {
@@ -277,19 +277,20 @@ int pve_rest_read(struct pve_runner *r, const struct op *op, const struct guest_
 
 	for (;;) {
 		struct wire_msg msg = {.type = WIRE_READ, .size = size, .size2 = READ_CHUNK};
-		struct pve_told told;
+		struct pve_answer reply;
 
 		if (!size)
-			msg.max = max; /* of the whole file; later only we know the sum */
+			msg.max =
+				max; /* for the whole file; in later chunks only we know the sum */
 		else if (max && max - size < READ_CHUNK)
 			msg.size2 = max - size + 1;
-		if (ask_path(&a, msg, at, NULL, &told, e) < 0)
+		if (ask_path(&a, msg, at, NULL, &reply, e) < 0)
 			return -1;
-		size += told.got[WIRE_BODY];
+		size += reply.got[WIRE_BODY];
 		if (max && size > max)
 			return guest_fail(e, EFBIG, at->path, "");
-		if (told.got[WIRE_BODY] < msg.size2) {
-			*ret = (struct guest_stat){.size = size, .mode = told.end.mode};
+		if (reply.got[WIRE_BODY] < msg.size2) {
+			*ret = (struct guest_stat){.size = size, .mode = reply.end.mode};
 			return 0;
 		}
 	}
@@ -307,17 +308,17 @@ int pve_rest_write(struct pve_runner *r, const struct op *op, const struct guest
 		.split = true};
 	struct wire_msg msg = {.type = WIRE_WRITE, .mode = req->mode};
 	uint64_t size = 0;
-	struct pve_told told;
+	struct pve_answer reply;
 
 	msg.flags =
 		(req->append ? WIRE_WRITE_APPEND : 0u) | (req->parents ? WIRE_WRITE_PARENTS : 0u);
 	do {
-		if (ask_path(&a, msg, &req->at, NULL, &told, e) < 0)
+		if (ask_path(&a, msg, &req->at, NULL, &reply, e) < 0)
 			return -1;
-		size += told.end.size;
+		size += reply.end.size;
 		msg.flags |= WIRE_WRITE_APPEND;
 	} while (!in->ended);
-	*ret = (struct guest_stat){.size = size, .mode = told.end.mode};
+	*ret = (struct guest_stat){.size = size, .mode = reply.end.mode};
 	return 0;
 }
 
@@ -326,7 +327,7 @@ static int list_sink(void *arg, int stream, struct bytes data, struct err *e)
 	int rc = wire_told_entries(arg, data, e);
 
 	(void)stream;
-	return rc <= 0 ? rc : blame(e, "a directory entry over the limits");
+	return rc <= 0 ? rc : fail_protocol(e, "a directory entry over the limits");
 }
 
 int pve_rest_list(struct pve_runner *r, const struct op *op, const struct guest_path *at,
@@ -341,8 +342,8 @@ int pve_rest_list(struct pve_runner *r, const struct op *op, const struct guest_
 		.sink = list_sink,
 		.arg = &lister,
 	};
-	struct pve_told told;
-	int rc = ask_path(&a, (struct wire_msg){.type = WIRE_LIST}, at, NULL, &told, e);
+	struct pve_answer reply;
+	int rc = ask_path(&a, (struct wire_msg){.type = WIRE_LIST}, at, NULL, &reply, e);
 
 	if (rc == 0 && lister.rest.len)
 		rc = err_set(e, ERR_UNAVAILABLE, "the guest's list of files was cut short");
@@ -355,16 +356,16 @@ int pve_rest_mkdir(struct pve_runner *r, const struct op *op, const struct guest
 {
 	struct asking a = {.runner = r, .op = op, .rules = {.end = WIRE_DONE}, .sink = no_sink};
 	struct wire_msg msg = {.type = WIRE_MKDIR, .mode = mode};
-	struct pve_told told;
+	struct pve_answer reply;
 
-	return ask_path(&a, msg, at, NULL, &told, e);
+	return ask_path(&a, msg, at, NULL, &reply, e);
 }
 
 int pve_rest_symlink(struct pve_runner *r, const struct op *op, const struct guest_path *at,
 	const char *target, struct err *e)
 {
 	struct asking a = {.runner = r, .op = op, .rules = {.end = WIRE_DONE}, .sink = no_sink};
-	struct pve_told told;
+	struct pve_answer reply;
 
-	return ask_path(&a, (struct wire_msg){.type = WIRE_SYMLINK}, at, target, &told, e);
+	return ask_path(&a, (struct wire_msg){.type = WIRE_SYMLINK}, at, target, &reply, e);
 }

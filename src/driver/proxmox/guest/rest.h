@@ -1,17 +1,17 @@
 /*
- * pve-rest.h - the operations of a guest through agent calls and the runner (pve-runner.h). Each is
- * asked for as a whole and answered as a whole: input is collected first, or goes to the guest on
- * discs while it comes; output comes at the end.
+ * rest.h - the operations of a guest, each a request to the runner (runner.h) by agent calls. A
+ * request is sent as a whole and answered as a whole: input is collected first, or goes to the
+ * guest on discs while it comes; output comes at the end. Any thread.
  */
 #pragma once
 
-#include "guest/pve-disc.h"
-#include "guest/pve-runner.h"
+#include "driver/proxmox/guest/disc.h"
+#include "driver/proxmox/guest/runner.h"
 
 /* Input of a command, or content of a file. */
 struct pve_input {
-	struct buf ahead;      /* what was taken of it already */
-	bool ended;            /* that is all there is */
+	struct buf ahead;      /* the beginning, which was taken already */
+	bool ended;            /* ahead has all of it */
 	struct pve_disc *disc; /* for what is large; may be NULL */
 };
 
@@ -29,17 +29,17 @@ int pve_rest_mkdir(struct pve_runner *r, const struct op *op, const struct guest
 int pve_rest_symlink(struct pve_runner *r, const struct op *op, const struct guest_path *at,
 	const char *target, struct err *e);
 
-/* Pure: one whole answer of the runner, checked. */
-struct pve_told {
+/* Pure: reads one whole answer of the runner, and checks it. */
+struct pve_answer {
 	struct wire_msg end;
 	char text[256];  /* EXIT's or DONE's body, escaped */
 	uint64_t got[4]; /* bytes by stream */
 };
-struct pve_rules {
+struct pve_answer_rules {
 	enum wire_type end;
 	unsigned streams; /* bits 1 << enum wire_stream */
 	uint64_t max;     /* of each stream; 0: no limit */
 };
-int pve_read_answer(struct bytes frames, const struct pve_rules *rules,
+int pve_read_answer(struct bytes frames, const struct pve_answer_rules *rules,
 	int (*sink)(void *arg, int stream, struct bytes data, struct err *e), void *arg,
-	struct pve_told *ret, struct err *e);
+	struct pve_answer *ret, struct err *e);

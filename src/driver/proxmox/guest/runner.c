@@ -1,24 +1,24 @@
 /*
- * How one operation goes. It has a random id. `moat-guest once ID` is started by agent/exec, with
- * the request in its stdin, or in files if that is too much; agent/exec-status then gives what it
- * printed. Whatever gets lost on the way, the same command with the same id can be given again: the
- * guest does not do it twice, but tells what came of it. Ids whose results we have are named in the
- * next command, so that the guest can forget them.
+ * How an operation works. It has a random id. agent/exec starts `moat-guest once ID`, with the
+ * request in its stdin, or in files if that is too much; agent/exec-status then gives what it
+ * printed. If a call or an answer is lost, the same command with the same id can be started again:
+ * the guest does not do it twice, but prints the result of the first time. Ids whose results we
+ * have are named in the next command, so that the guest can forget them.
  *
- * Polls: most commands are over before the answer to agent/exec is here. Whether the last ones were
- * tells when to look first; after that, polls back off.
+ * Polls. Most commands are over before the answer to agent/exec arrives. So the time of the first
+ * poll is learned from the last commands; after that, polls back off.
  */
-#include "guest/pve-runner.h"
+#include "driver/proxmox/guest/runner.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "guest/armour.h"
-#include "guest/pve-install.h"
+#include "wire/ascii.h"
+#include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/guest/install.h"
 #include "util/auto.h"
-#include "util/base64.h"
-#include "util/lock.h"
+#include "wire/base64.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 #include "util/strv.h"
 
@@ -27,11 +27,10 @@ enum {
 	TRIES = 6,      /* of a call whose fate is unknown */
 	PARTS_MAX = 64, /* of a result: some 200 MB */
 	KILL_S = 30,
-	OVERDUE_S = 60,   /* after a command's own timeout */
-	ONCE_UNKNOWN = 3, /* exit status of moat-guest, see runner/once.h */
+	OVERDUE_S = 60, /* after a command's own timeout */
 };
-#define AGENT_PATIENCE_S 90.0 /* for an agent that has answered before, and restarts perhaps */
-/* A look too early costs no more than a call: it is not worth waiting for longer. */
+#define AGENT_PATIENCE_S 90.0 /* for an agent that has answered before, and perhaps restarts */
+/* A poll that comes too early costs one call: a longer wait would not pay. */
 #define FIRST_POLL_MAX_S 0.1
 #define EARLIER_S        0.004
 #define LATER_S          0.03
@@ -41,9 +40,9 @@ struct pve_runner {
 	struct pve_agent *agent;
 	char *runner_path;
 	struct turn installing;
-	pthread_mutex_t mu;
+	struct lock mu;
 	char *place; /* in the guest; NULL: not installed */
-	char old[OLD_MAX][ARMOUR_ID_MAX + 1];
+	char old[OLD_MAX][ASCII_ID_MAX + 1];
 	unsigned n_old;
 	double first_poll; /* seconds after the answer to agent/exec */
 };
@@ -58,11 +57,8 @@ int pve_runner_new(
 	r->agent = a;
 	if (runner_path && str_dup(runner_path, &r->runner_path, e) < 0)
 		return -1;
-	if (turn_init(&r->installing, e) < 0) {
-		free(r->runner_path);
-		return -1;
-	}
-	pthread_mutex_init(&r->mu, NULL);
+	turn_init(&r->installing);
+	lock_init(&r->mu, "pve_runner.mu", LOCK_LEAF);
 	*ret = take_ptr(&r);
 	return 0;
 }
@@ -72,17 +68,17 @@ void pve_runner_free(struct pve_runner *r)
 	if (!r)
 		return;
 	turn_done(&r->installing);
-	pthread_mutex_destroy(&r->mu);
+	lock_done(&r->mu);
 	free(r->runner_path);
 	free(r->place);
 	free(r);
 }
 
-/* Where it is. */
+/* Where the runner is. */
 
 int pve_runner_place(struct pve_runner *r, char **ret, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	if (!r->place)
 		return err_set(e, ERR_UNAVAILABLE, "the runner is not in the guest");
@@ -91,7 +87,7 @@ int pve_runner_place(struct pve_runner *r, char **ret, struct err *e)
 
 static bool installed(struct pve_runner *r)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	return r->place;
 }
@@ -110,7 +106,7 @@ int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, st
 		return 0;
 	if (pve_install(r->agent, op, r->runner_path, &path, e) < 0)
 		return -1;
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 	free(r->place);
 	r->place = path;
 	return 0;
@@ -118,7 +114,7 @@ int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, st
 
 void pve_runner_forget(struct pve_runner *r)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	free(r->place);
 	r->place = NULL;
@@ -129,7 +125,7 @@ void pve_runner_forget(struct pve_runner *r)
 
 struct once {
 	struct pve_runner *r;
-	char id[ARMOUR_ID_MAX + 1];
+	char id[ASCII_ID_MAX + 1];
 	char *place;
 	struct strv argv; /* the whole command, with ids to be forgotten */
 	char *input;
@@ -143,22 +139,23 @@ static void once_done(struct once *o)
 	strv_free(&o->argv);
 }
 
-int pve_runner_id(char id[ARMOUR_ID_MAX + 1], struct err *e)
+int pve_runner_id(char id[ASCII_ID_MAX + 1], struct err *e)
 {
-	return str_random_hex(ARMOUR_ID_MAX / 2, id, e);
+	return str_random_hex(ASCII_ID_MAX / 2, id, e);
 }
 
 static void remember_old(struct pve_runner *r, const char *id)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
-	if (r->n_old < OLD_MAX) /* those that find no room are swept by the guest itself */
+	/* The guest itself removes, after a while, those that find no room here. */
+	if (r->n_old < OLD_MAX)
 		memcpy(r->old[r->n_old++], id, strlen(id) + 1);
 }
 
 static int take_old(struct pve_runner *r, struct strv *argv, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	while (r->n_old)
 		strv_add(argv, r->old[--r->n_old]);
@@ -171,12 +168,12 @@ static int spool_of(const char *place, char **ret, struct err *e)
 	return str_printf(ret, e, "%.*s/moat-spool", (int)(strrchr(place, '/') - place), place);
 }
 
-/* What goes to stdin: the head, and the request if it is small. */
+/* Makes what goes to stdin: the head, and the request if it is small. */
 static int put_input(
-	struct once *o, const struct armour_head *h, struct bytes request, struct err *e)
+	struct once *o, const struct ascii_head *h, struct bytes request, struct err *e)
 {
-	char head[ARMOUR_HEAD_MAX];
-	size_t n = armour_put_head(h, head), text = base64_len(request.len);
+	char head[ASCII_HEAD_MAX];
+	size_t n = ascii_put_head(h, head), text = base64_len(request.len);
 
 	o->input = malloc(n + text + 1);
 	if (!o->input)
@@ -188,14 +185,14 @@ static int put_input(
 	return 0;
 }
 
-/* The request as text for stdin, or in files. */
+/* Puts the request into stdin or, if it is too large, into files of the guest's spool. */
 static int put_request(struct once *o, const struct op *op, struct bytes request, struct err *e)
 {
-	struct armour_head h = {.length = request.len};
+	struct ascii_head h = {.length = request.len};
 	auto_free char *spool = NULL;
 
 	memcpy(h.id, o->id, sizeof(h.id));
-	h.crc = armour_crc(0, request.p, request.len);
+	h.crc = ascii_crc(0, request.p, request.len);
 	if (pve_agent_piece(request) == request.len)
 		return put_input(o, &h, request, e);
 	if (spool_of(o->place, &spool, e) < 0)
@@ -219,24 +216,24 @@ static int fail_overdue(struct err *e)
 		"the guest has not ended the command %d s after its timeout", OVERDUE_S);
 }
 
-/* After a call that failed: whether to make it again, having waited for a suitable moment. */
-struct patience {
+/* How often and how long failed calls of one operation have been tried again. */
+struct retries {
 	unsigned tries;
 	double pause;
-	int64_t until_ns; /* for an agent that is down; 0: not yet */
+	int64_t until_ns; /* when to give up an agent that is down; 0: it has not been down */
 };
 
-static int be_patient(struct once *o, const struct op *op, struct patience *p, struct err *e)
+static int wait_to_retry(struct once *o, const struct op *op, struct retries *p, struct err *e)
 {
-	enum pve_trouble trouble = pve_trouble(e);
+	enum pve_agent_failure failure = pve_agent_failure(e);
 	struct err late;
 
-	if (trouble == PVE_FINAL) {
-		if (strstr(e->msg, "is not running"))
+	if (failure == PVE_FINAL) {
+		if (pve_says_not_running(e))
 			e->kind = ERR_UNAVAILABLE;
 		return -1;
 	}
-	if (trouble == PVE_AGENT_DOWN) {
+	if (failure == PVE_AGENT_DOWN) {
 		int64_t now = now_ns();
 
 		if (!p->until_ns)
@@ -249,8 +246,9 @@ static int be_patient(struct once *o, const struct op *op, struct patience *p, s
 		e->kind = ERR_UNAVAILABLE;
 		return -1;
 	}
-	/* The guest may have removed the runner, or be another one after a rollback. */
-	if (trouble == PVE_NO_PROGRAM && pve_runner_install(o->r, op, true, e) < 0)
+	/* The runner may be gone: removed in the guest, or not there yet in the state that a
+	 * rollback restored. */
+	if (failure == PVE_NO_PROGRAM && pve_runner_install(o->r, op, true, e) < 0)
 		return -1;
 	p->pause = p->pause > 0 ? p->pause * 2 : 0.05;
 	if (op_pause(op, p->pause < 1 ? p->pause : 1, &late) < 0) {
@@ -260,28 +258,28 @@ static int be_patient(struct once *o, const struct op *op, struct patience *p, s
 	return 0;
 }
 
-static int start(struct once *o, const struct op *op, struct patience *p, const char *const *argv,
+static int start(struct once *o, const struct op *op, struct retries *p, const char *const *argv,
 	const char *input, int64_t *ret_pid, struct err *e)
 {
 	while (pve_agent_exec(o->r->agent, op, argv, input, ret_pid, e) < 0)
-		if (be_patient(o, op, p, e) < 0)
+		if (wait_to_retry(o, op, p, e) < 0)
 			return -1;
 	return 0;
 }
 
 static double first_poll(struct pve_runner *r)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
 	return r->first_poll;
 }
 
-/* looked: how often until the command was seen to have ended. */
+/* Adapts the time of the first poll. looked: the number of polls until the command had ended. */
 static void learn(struct pve_runner *r, unsigned looked)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&r->mu);
+	auto_unlock struct lock *held = lock_take(&r->mu);
 
-	/* One look in vain costs as much as many short pauses. */
+	/* A poll in vain costs as much as many short pauses. */
 	if (looked == 1)
 		r->first_poll -= EARLIER_S;
 	else
@@ -292,8 +290,9 @@ static void learn(struct pve_runner *r, unsigned looked)
 		r->first_poll = FIRST_POLL_MAX_S;
 }
 
-/* Polls until the process has ended. 1: the agent knows nothing of it; ask for the result. */
-static int await(struct once *o, const struct op *op, struct patience *p, int64_t pid, bool quick,
+/* Polls until the process has ended. 1: the agent does not know it, or its output is lost; fetch
+ * the result. */
+static int await(struct once *o, const struct op *op, struct retries *p, int64_t pid, bool quick,
 	struct qga_exit *ret, struct err *e)
 {
 	double pause = quick ? first_poll(o->r) : 0.02;
@@ -311,18 +310,18 @@ static int await(struct once *o, const struct op *op, struct patience *p, int64_
 				learn(o->r, looked);
 			return 0;
 		}
-		if (ended < 0 && pve_trouble(e) == PVE_NO_PID)
+		if (ended < 0 && pve_agent_failure(e) == PVE_NO_PID)
 			return 1;
-		if (ended < 0 && strstr(e->msg, "got timeout"))
-			return 1; /* what it printed may be lost */
-		if (ended < 0 && be_patient(o, op, p, e) < 0)
+		if (ended < 0 && pve_says_agent_late(e))
+			return 1; /* the output may have been too large for the server */
+		if (ended < 0 && wait_to_retry(o, op, p, e) < 0)
 			return -1;
 		pause = looked == 1 ? SECOND_POLL_S : pause * 1.5 < 1 ? pause * 1.5 : 1;
 	}
 }
 
-/* Its command line again, but only to ask. */
-static int fetch(struct once *o, const struct op *op, const char *verb, struct patience *p,
+/* Runs `moat-guest VERB ID`, which tells or ends what was started. */
+static int fetch(struct once *o, const struct op *op, const char *verb, struct retries *p,
 	struct qga_exit *ret, struct err *e)
 {
 	const char *const argv[] = {o->place, verb, o->id, NULL};
@@ -342,7 +341,7 @@ static int fetch(struct once *o, const struct op *op, const char *verb, struct p
 
 static int run_command(struct once *o, const struct op *op, struct qga_exit *ret, struct err *e)
 {
-	struct patience p = {0};
+	struct retries p = {0};
 	int64_t pid;
 	int rc;
 
@@ -352,12 +351,12 @@ static int run_command(struct once *o, const struct op *op, struct qga_exit *ret
 	return rc == 1 ? fetch(o, op, "fetch", &p, ret, e) : rc;
 }
 
-/* Ends what was started, if it was. */
+/* Kills the command in the guest, if it was started. */
 static void kill_command(struct once *o)
 {
 	struct op op = op_for_cleanup(KILL_S);
 	auto_qga_exit struct qga_exit x = {0};
-	struct patience p = {.tries = TRIES - 2};
+	struct retries p = {.tries = TRIES - 2};
 	struct err e;
 
 	if (fetch(o, &op, "kill", &p, &x, &e) == 0)
@@ -381,7 +380,8 @@ static int read_parts(struct pve_runner *r, const struct op *op, const char *pre
 
 		if (str_printf(&name, e, "%s%u", prefix, i) < 0 ||
 			pve_agent_read(r->agent, op, name, 0, &text, e) < 0) {
-			/* The guest has removed what it had promised: no file of the user's. */
+			/* The guest has removed a part of the result. That is no missing file of
+			 * the user's. */
 			if (e->kind == ERR_BACKEND)
 				e->kind = ERR_UNAVAILABLE;
 			return -1;
@@ -389,15 +389,14 @@ static int read_parts(struct pve_runner *r, const struct op *op, const char *pre
 		before = ret->len;
 		if (!base64_decode((const char *)buf_data(&text), text.len, ret))
 			return fail_result(e, "not base64");
-		/* More than the runner ever writes: not all that the server lets through is kept.
-		 */
-		if (ret->len - before > ARMOUR_PART)
+		/* A hostile guest may put more there than the runner ever writes. */
+		if (ret->len - before > ASCII_PART)
 			return fail_result(e, "too long");
 	}
 	return 0;
 }
 
-/* Removes it right away, without asking how that went: it may be large. */
+/* Removes a result right away, because it may be large; does not wait for the end of that. */
 static void forget_now(struct pve_runner *r, const char *place, const char *id)
 {
 	struct op op = op_for_cleanup(10);
@@ -413,8 +412,8 @@ static int read_result(struct once *o, const struct op *op, const struct qga_exi
 	struct buf *ret, struct err *e)
 {
 	const char *text = (const char *)buf_data(&x->out);
-	struct armour_head h;
-	size_t n = x->out.len ? armour_get_head(text, x->out.len, &h) : 0, len = x->out.len;
+	struct ascii_head h;
+	size_t n = x->out.len ? ascii_get_head(text, x->out.len, &h) : 0, len = x->out.len;
 	auto_buf struct buf frames = {0};
 
 	if (!n || strcmp(h.id, o->id) != 0 || h.parts > PARTS_MAX)
@@ -434,7 +433,7 @@ static int read_result(struct once *o, const struct op *op, const struct qga_exi
 			return fail_result(e, "not base64");
 		remember_old(o->r, o->id);
 	}
-	if (frames.len != h.length || armour_crc(0, buf_data(&frames), frames.len) != h.crc)
+	if (frames.len != h.length || ascii_crc(0, buf_data(&frames), frames.len) != h.crc)
 		return fail_result(e, "its check sum");
 	*ret = frames;
 	frames = (struct buf){0};
@@ -443,7 +442,7 @@ static int read_result(struct once *o, const struct op *op, const struct qga_exi
 
 static int explain(const struct qga_exit *x, struct err *e)
 {
-	char words[300];
+	char text[300];
 	size_t n = x->err.len;
 
 	if (x->code == ONCE_UNKNOWN)
@@ -452,9 +451,9 @@ static int explain(const struct qga_exit *x, struct err *e)
 			"killed");
 	while (n && buf_data(&x->err)[n - 1] == '\n')
 		n--;
-	str_escape((const char *)buf_data(&x->err), n, words, sizeof(words));
+	str_escape((const char *)buf_data(&x->err), n, text, sizeof(text));
 	return err_set(e, ERR_UNAVAILABLE, "the runner failed in the guest (exit code %d): %s",
-		x->code, words);
+		x->code, text);
 }
 
 static int find_place(struct once *o, const struct op *op, struct err *e)
@@ -464,7 +463,7 @@ static int find_place(struct once *o, const struct op *op, struct err *e)
 	return pve_runner_place(o->r, &o->place, e);
 }
 
-/* Its input is ready. */
+/* Runs the operation whose input is ready. */
 static int do_once(
 	struct once *o, const struct op *op, double timeout, struct buf *ret_frames, struct err *e)
 {
@@ -500,11 +499,11 @@ int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes reques
 	return do_once(&o, op, timeout, ret_frames, e);
 }
 
-int pve_runner_do_taken(struct pve_runner *r, const struct op *op, const struct pve_taken *request,
-	double timeout, struct buf *ret_frames, struct err *e)
+int pve_runner_do_spooled(struct pve_runner *r, const struct op *op,
+	const struct pve_spooled *request, double timeout, struct buf *ret_frames, struct err *e)
 {
 	__attribute__((cleanup(once_done))) struct once o = {.r = r};
-	struct armour_head h = {.parts = 1, .length = request->length, .crc = request->crc};
+	struct ascii_head h = {.parts = 1, .length = request->length, .crc = request->crc};
 
 	memcpy(o.id, request->id, sizeof(o.id));
 	memcpy(h.id, request->id, sizeof(h.id));
@@ -522,7 +521,7 @@ void pve_runner_drop(struct pve_runner *r, const char *id)
 		forget_now(r, place, id);
 }
 
-/* Output of commands on the kept channel. */
+/* Output of commands on the kept line. */
 
 bool pve_parse_spilled(const char *text, const char *spool, char id[33], unsigned parts[2])
 {
@@ -544,7 +543,7 @@ int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const ch
 	size_t max, const struct guest_io *io, struct err *e)
 {
 	auto_free char *place = NULL, *spool = NULL;
-	char id[ARMOUR_ID_MAX + 1];
+	char id[ASCII_ID_MAX + 1];
 	unsigned parts[2];
 
 	if (pve_runner_place(r, &place, e) < 0 || spool_of(place, &spool, e) < 0)
@@ -555,7 +554,7 @@ int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const ch
 		auto_free char *prefix = NULL;
 		auto_buf struct buf data = {0};
 
-		if (parts[i] > max / ARMOUR_PART + 1)
+		if (parts[i] > max / ASCII_PART + 1)
 			return fail_result(e, "more output than was asked for");
 		if (str_printf(&prefix, e, "%s/%s/%d.", spool, id, i + 1) < 0 ||
 			read_parts(r, op, prefix, parts[i], &data, e) < 0)

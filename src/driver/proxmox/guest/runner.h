@@ -1,13 +1,13 @@
 /*
- * pve-runner.h - our runner in a VM of a Proxmox VE server, used through the guest agent: one
- * operation is one `moat-guest once` (runner/once.h), as a rule in two calls. Any thread.
+ * runner.h - our runner in a VM of a Proxmox VE server, used through the guest agent: one
+ * operation is one `moat-guest once` (moat-guest/once/once.h), as a rule in two calls. Any thread.
  */
 #pragma once
 
-#include "guest/armour.h"
-#include "guest/guest.h"
-#include "guest/pve-agent.h"
-#include "guest/wire.h"
+#include "wire/ascii.h"
+#include "guestlink/guest.h"
+#include "driver/proxmox/guest/agent.h"
+#include "wire/wire.h"
 
 struct pve_runner;
 
@@ -17,14 +17,14 @@ int pve_runner_new(
 void pve_runner_free(struct pve_runner *r); /* NULL is fine */
 
 /*
- * Puts it into the guest, unless it is there. ERR_UNSUPPORTED: it cannot run there, and e says why.
- * force: look again, although it was there.
+ * Puts the runner into the guest, unless it is there. ERR_UNSUPPORTED: it cannot run there, and e
+ * says why. force: look in the guest even if it was there before.
  */
 int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, struct err *e);
-/* Where it is in the guest; after an install. Copied: the caller frees it. */
+/* The runner's path in the guest, which the caller frees; fails before an install. */
 int pve_runner_place(struct pve_runner *r, char **ret, struct err *e);
 
-/* Nothing that was in the guest is certain any more. */
+/* Forgets what is known of the guest: it was reset, or went back to a snapshot. */
 void pve_runner_forget(struct pve_runner *r);
 
 /*
@@ -36,24 +36,24 @@ void pve_runner_forget(struct pve_runner *r);
 int pve_runner_do(struct pve_runner *r, const struct op *op, struct bytes request, double timeout,
 	struct buf *ret_frames, struct err *e);
 
-/* The same for a request that is in the guest's spool already, as the file ID.0 (pve-bulk.h). */
-struct pve_taken {
-	char id[ARMOUR_ID_MAX + 1];
+/* pve_runner_do for a request that is in the guest's spool already, as the file ID.0 (bulk.h). */
+struct pve_spooled {
+	char id[ASCII_ID_MAX + 1];
 	uint64_t length;
 	uint32_t crc;
 };
-int pve_runner_do_taken(struct pve_runner *r, const struct op *op, const struct pve_taken *request,
-	double timeout, struct buf *ret_frames, struct err *e);
-int pve_runner_id(char ret[ARMOUR_ID_MAX + 1], struct err *e); /* for such a request */
-/* Removes it from the guest, as far as that is possible now. */
+int pve_runner_do_spooled(struct pve_runner *r, const struct op *op,
+	const struct pve_spooled *request, double timeout, struct buf *ret_frames, struct err *e);
+int pve_runner_id(char ret[ASCII_ID_MAX + 1], struct err *e); /* a new id for such a request */
+/* Removes such a request from the guest, as far as that is possible now. */
 void pve_runner_drop(struct pve_runner *r, const char *id);
 
 /*
- * For WIRE_EXEC_SPILL: fetches the output that is in the guest's files, at most max bytes of each
- * stream, gives it to io and removes it there.
+ * For WIRE_EXEC_SPILL: fetches the output of a command that the runner has put into files, at most
+ * max bytes of each stream, gives it to io and removes the files. where: as the runner named them.
  */
 int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const char *where,
 	size_t max, const struct guest_io *io, struct err *e);
 
-/* Pure, for the above: "DIRECTORY PARTS PARTS", the directory being that of an id in spool. */
+/* Pure: reads `where`, "SPOOL/ID PARTS PARTS": the numbers of files of stdout and stderr. */
 bool pve_parse_spilled(const char *text, const char *spool, char id[33], unsigned parts[2]);

@@ -1,37 +1,37 @@
-#include "guest/pve-term.h"
+#include "driver/proxmox/guest/term.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "guest/armour.h"
-#include "guest/ws.h"
+#include "wire/ascii.h"
+#include "driver/proxmox/api/conn.h"
+#include "driver/proxmox/guest/websocket.h"
 #include "util/auto.h"
-#include "util/base64.h"
-#include "util/io.h"
+#include "wire/base64.h"
+#include "util/system/io.h"
 #include "util/str.h"
+#include "util/thread/thread.h"
 
 enum {
-	STACK = 256 * 1024,
 	READ_SIZE = 16 * 1024,
 	IN_MAX = WS_PAYLOAD_MAX + WS_HEAD_MAX,
 	KEY_BYTES = 16,
 };
 #define OPEN_S       30.0
-#define KEEP_ALIVE_S 15.0 /* without a sound from us the server may think that nobody is there */
+#define KEEP_ALIVE_S 15.0 /* the server may close a terminal from which nothing comes */
 
 struct pve_term {
 	struct pve_conn *conn;
-	int fd; /* towards the stream's user */
+	int fd; /* our end of the socket to the stream's user */
 	struct op op;
 	pthread_t thread;
 	bool started;
 	struct buf in;
 	struct term_codec codec;
-	struct armour_reader reader;
+	struct ascii_reader reader;
 };
 
 DEFINE_AUTO(auto_termp, struct pve_term, pve_term_close)
@@ -42,7 +42,7 @@ void pve_term_close(struct pve_term *t)
 		return;
 	op_cancel(&t->op);
 	if (t->started)
-		pthread_join(t->thread, NULL);
+		thread_join(t->thread);
 	if (t->fd >= 0)
 		close(t->fd);
 	pve_conn_close(t->conn);
@@ -53,13 +53,13 @@ void pve_term_close(struct pve_term *t)
 
 int term_encode(struct term_codec *c, struct bytes in, struct buf *ret, struct err *e)
 {
-	char line[ARMOUR_LINE_MAX];
+	char line[ASCII_LINE_MAX];
 
 	while (in.len) {
-		size_t n = in.len < ARMOUR_PIECE ? in.len : ARMOUR_PIECE;
-		size_t len = armour_line(ARMOUR_TO_GUEST, c->number, in.p, n, line);
+		size_t n = in.len < ASCII_PIECE ? in.len : ASCII_PIECE;
+		size_t len = ascii_line(ASCII_TO_GUEST, c->number, in.p, n, line);
 
-		c->number = armour_next(c->number);
+		c->number = ascii_next(c->number);
 		if (ws_put_term(ret, (struct bytes){(uint8_t *)line, len}, c->key, e) < 0)
 			return -1;
 		in.p += n;
@@ -71,12 +71,12 @@ int term_encode(struct term_codec *c, struct bytes in, struct buf *ret, struct e
 int term_decode(struct term_codec *c, struct bytes text, struct buf *ret, struct err *e)
 {
 	const char *p = (const char *)text.p;
-	uint8_t bytes[ARMOUR_PIECE];
-	enum armour_news news;
+	uint8_t bytes[ASCII_PIECE];
+	enum ascii_event news;
 	size_t n = 0;
 
-	while ((news = armour_read(c->reader, &p, &text.len, bytes, &n)) != ARMOUR_NOTHING) {
-		if (news == ARMOUR_LOST)
+	while ((news = ascii_read(c->reader, &p, &text.len, bytes, &n)) != ASCII_NOTHING) {
+		if (news == ASCII_LOST)
 			return err_set(e, ERR_UNAVAILABLE, "the serial port has lost bytes");
 		if (buf_add(ret, bytes, n, e) < 0)
 			return -1;
@@ -127,7 +127,7 @@ static int await_answer(struct pve_term *t, const struct op *op, struct err *e)
 	}
 }
 
-/* The helper on the server wants to know who we are, too. */
+/* The server's helper for terminals wants a login of its own, in the first message. */
 static int log_in(struct pve_term *t, const struct op *op, const char *user, const char *ticket,
 	struct err *e)
 {
@@ -163,7 +163,7 @@ static int log_in(struct pve_term *t, const struct op *op, const char *user, con
 	return 0;
 }
 
-/* The port's number is a string with some servers. */
+/* Some servers send the port's number as a string. */
 static int port_of(const json_t *value, unsigned *ret, struct err *e)
 {
 	const char *text = json_string_value(value);
@@ -224,7 +224,7 @@ static int from_user(struct pve_term *t, struct err *e)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0)
-		return err_set(e, ERR_UNAVAILABLE, "the channel was closed");
+		return err_set(e, ERR_UNAVAILABLE, "the line was closed");
 	if (term_encode(&t->codec, (struct bytes){bytes, (size_t)n}, &frames, e) < 0)
 		return -1;
 	return send_frames(t, &frames, e);
@@ -299,7 +299,8 @@ static int bridge(struct pve_term *t, struct err *e)
 	for (;;) {
 		struct op part = op_within(&t->op, KEEP_ALIVE_S);
 
-		if (from_server(t, e) < 0) /* first: bytes may wait inside */
+		/* First, because bytes may wait inside libcurl, where poll does not see them. */
+		if (from_server(t, e) < 0)
 			return -1;
 		if (op_wait_fds(&part, fds, ARRAY_LEN(fds), e) < 0) {
 			if (e->kind != ERR_TIMEOUT || keep_alive(t, e) < 0)
@@ -316,16 +317,14 @@ static void *bridge_main(void *arg)
 	struct pve_term *t = arg;
 	struct err e;
 
-	pthread_setname_np(pthread_self(), "moat-pve-term");
 	bridge(t, &e);
-	shutdown(t->fd, SHUT_RDWR); /* the user learns of it */
+	shutdown(t->fd, SHUT_RDWR); /* the user of the stream sees the end */
 	return NULL;
 }
 
 static int start_bridge(struct pve_term *t, int *ret_fd, struct err *e)
 {
-	pthread_attr_t attr;
-	int pair[2], eno;
+	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, errno, "socketpair");
@@ -334,14 +333,9 @@ static int start_bridge(struct pve_term *t, int *ret_fd, struct err *e)
 		close(pair[1]);
 		return -1;
 	}
-	pthread_attr_init(&attr);
-	eno = pthread_attr_setstacksize(&attr, STACK);
-	if (!eno)
-		eno = pthread_create(&t->thread, &attr, bridge_main, t);
-	pthread_attr_destroy(&attr);
-	if (eno) {
+	if (thread_start(&t->thread, "pve-term", bridge_main, t, e) < 0) {
 		close(pair[1]);
-		return err_sys(e, eno, "start a thread");
+		return -1;
 	}
 	t->started = true;
 	*ret_fd = pair[1];
@@ -358,7 +352,7 @@ int pve_term_open(struct pve_agent *a, const struct op *op, const char *serial,
 		return err_oom(e);
 	t->fd = -1;
 	t->op.cancel_fd = -1;
-	t->reader.side = ARMOUR_TO_HOST;
+	t->reader.side = ASCII_TO_HOST;
 	t->codec.reader = &t->reader;
 	if (op_init(&t->op, "term", 0, e) < 0 || open_websocket(a, t, &part, serial, e) < 0 ||
 		start_bridge(t, ret_fd, e) < 0)

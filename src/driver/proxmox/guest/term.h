@@ -1,16 +1,17 @@
 /*
- * pve-term.h - a serial port of a VM as a stream of bytes: the server's terminal websocket, with
- * our bytes in armour (guest/armour.h), bridged to a socket by a thread of its own.
+ * term.h - a serial port of a VM as a stream of bytes. A thread of its own copies between a socket
+ * and the server's terminal websocket, where our bytes are in ASCII framing (wire/ascii.h). Any
+ * thread may open and close one.
  */
 #pragma once
 
-#include "guest/pve-agent.h"
+#include "driver/proxmox/guest/agent.h"
 
 struct pve_term;
 
 /*
- * Opens the terminal. *ret_fd: our end of the stream; the caller closes it. It is closed at the
- * other end when the terminal or the port's user breaks off.
+ * Opens the terminal. *ret_fd: our end of the stream, which the caller closes. Its other end is
+ * closed when the terminal or the program on the port ends.
  */
 int pve_term_open(struct pve_agent *a, const struct op *op, const char *serial,
 	struct pve_term **ret, int *ret_fd, struct err *e);
@@ -22,7 +23,7 @@ void pve_term_close(struct pve_term *t);
 struct term_codec {
 	uint16_t number; /* of the next line */
 	uint32_t key;
-	struct armour_reader *reader;
+	struct ascii_reader *reader;
 };
 int term_encode(struct term_codec *c, struct bytes in, struct buf *ret, struct err *e);
 int term_decode(struct term_codec *c, struct bytes text, struct buf *ret, struct err *e);

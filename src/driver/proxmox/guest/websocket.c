@@ -1,6 +1,5 @@
-#include "guest/ws.h"
+#include "driver/proxmox/guest/websocket.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * ws.h - websocket frames (RFC 6455) as a client needs them, and what a Proxmox VE terminal says in
- * them. Pure; the bytes come from the network.
+ * websocket.h - websocket frames (RFC 6455) as a client needs them, and what a Proxmox VE terminal
+ * says in them. Pure; the bytes come from the network.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ int ws_put(struct buf *b, enum ws_opcode opcode, struct bytes payload, uint32_t 
 long ws_get(struct bytes in, struct ws_frame *ret);
 
 /*
- * The server's answer to a request for a websocket: its length; 0: more bytes are needed. -1 and e
- * if it is no consent.
+ * The length of the server's answer to a request for a websocket; 0: more bytes are needed. -1 and
+ * e if the server refuses.
  */
 enum { WS_ANSWER_MAX = 16 * 1024 };
 long ws_answer(struct bytes in, struct err *e);

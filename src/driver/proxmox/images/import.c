@@ -1,9 +1,11 @@
 /*
- * Making a template: a disk or an OVA gets onto the server, by upload from here or by download over
- * there; a VM is made of it; if it is a cloud image it boots once, to install the guest agent; then
- * it becomes a template. Until that moment everything carries the stamp of the sandbox that needed
- * it, and is removed like the rest of it.
+ * A disk or an OVA gets onto the server, uploaded from here or downloaded by the server. A VM is
+ * made of it. A cloud image boots once, to install the guest agent. Then the VM becomes a template.
+ * Until that moment everything carries the stamp of the sandbox that needs the template, and is
+ * removed with it.
  */
+#include "driver/proxmox/images/import.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,10 +14,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver/pve.h"
-#include "driver/seed.h"
-#include "store/ova.h"
-#include "store/qemu_img.h"
+#include "driver/proxmox/api/task.h"
+#include "driver/proxmox/api/upload.h"
+#include "driver/proxmox/network/claims.h"
+#include "driver/proxmox/network/net.h"
+#include "driver/proxmox/network/sdn.h"
+#include "driver/proxmox/site/entry.h"
+#include "driver/proxmox/site/node.h"
+#include "driver/proxmox/vm/id.h"
+#include "driver/proxmox/vm/seed.h"
+#include "driver/proxmox/vm/start.h"
+#include "store/import/ova.h"
+#include "store/import/qemu-img.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
@@ -26,16 +36,18 @@
 #define LOOK_MOST     5.0
 enum { BUILD_RAM_MB = 2048, SHUTDOWN_SECONDS = 300 };
 
+extern const char pve_script_settle[]; /* settle.sh */
+
 struct build {
-	struct pve_vm *vm; /* who needs it */
-	struct pve_box *b;
+	struct pve_vm *vm; /* the VM that needs the template */
+	struct pve_sandbox *b;
 	const struct pve_import *im;
 	struct pve_storages st;
 	char *filename, *volid; /* the uploaded or downloaded file; its name is the sandbox's own */
 	int64_t volume_row;
 	json_t *disks; /* array of volume ids, in their order */
-	/* for cloud images */
-	struct pve_box net; /* stands for a sandbox that has only a network */
+	/* for cloud images, which boot once */
+	struct pve_sandbox net; /* stands for a sandbox that has only a network */
 	struct sandbox_spec *net_spec;
 	char *seed_volid;
 	int64_t seed_row;
@@ -81,7 +93,7 @@ static int let_download(struct build *u, const struct op *op, struct err *e)
 			    "url", u->im->url),
 		    0, e, "/nodes/%s/storage/%s/download-url", u->b->inst->node, u->st.import) == 0)
 		return 0;
-	/* The server does not say which privilege it misses. */
+	/* The server does not say which privilege is missing. */
 	if (e->kind == ERR_PERMISSION)
 		err_wrap(e,
 			"having the server download needs Sys.AccessNetwork on /nodes/%s, or "
@@ -103,7 +115,7 @@ static int pack_disk(
 	return qemu_img_convert(op, &img, path, e);
 }
 
-/* What the server cannot unpack is unpacked here. */
+/* The server cannot unpack archives: this downloads one, unpacks the disk here and uploads that. */
 static int unpack_and_send(struct build *u, const struct op *op, struct err *e)
 {
 	const char *dir = u->b->d->env->paths->state;
@@ -140,7 +152,7 @@ static int put_file(struct build *u, const struct op *op, struct err *e)
 	return u->im->packed ? unpack_and_send(u, op, e) : let_download(u, op, e);
 }
 
-/* Whatever can be known to fail does so before a large file is on its way. */
+/* Fails early: whatever cannot work should be known before a large file is on its way. */
 static int check_server(struct build *u, const struct op *op, struct err *e)
 {
 	const char *node = u->b->inst->node;
@@ -174,7 +186,7 @@ static int get_file(struct build *u, const struct op *op, struct err *e)
 {
 	if (str_printf(&u->filename, e, "%s-%s", u->b->stamp, u->im->filename) < 0 ||
 		str_printf(&u->volid, e, "%s:import/%s", u->st.import, u->filename) < 0 ||
-		pve_thing_intent(u->b, "volume", u->volid, &u->volume_row, e) < 0 ||
+		pve_entry_intent(u->b, "volume", u->volid, &u->volume_row, e) < 0 ||
 		put_file(u, op, e) < 0)
 		return -1;
 	return journal_done(journal_of(u), u->volume_row, e);
@@ -193,7 +205,7 @@ static int compare_keys(const void *a, const void *b)
 	return strverscmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The server's own opinion of what is in an OVA: {"scsi0": "local:import/x.ova/disk.vmdk"}. */
+/* Asks the server which disks are in the OVA: {"scsi0": "local:import/x.ova/disk.vmdk"}. */
 static int list_ova_disks(struct build *u, const struct op *op, struct err *e)
 {
 	auto_json json_t *meta = NULL;
@@ -201,14 +213,13 @@ static int list_ova_disks(struct build *u, const struct op *op, struct err *e)
 	json_t *disks, *value;
 	size_t n = 0;
 
-	/* The server puts the storage before this one's name itself. */
+	/* The server puts the storage in front of this name itself. */
 	if (pve_do(u->b->api, op, "GET", json_pack("{s:s}", "volume", strchr(u->volid, ':') + 1), 0,
 		    &meta, e, "/nodes/%s/storage/%s/import-metadata", u->b->inst->node,
 		    u->st.import) < 0)
 		return -1;
 	disks = json_object_get(meta, "disks");
-	json_object_foreach(disks, key, value)
-	{
+	json_object_foreach(disks, key, value) {
 		if (n < ARRAY_LEN(keys))
 			keys[n++] = key;
 	}
@@ -234,8 +245,7 @@ static void set_disks(const struct build *u, json_t *params)
 	json_t *disk;
 	size_t i;
 
-	json_array_foreach(u->disks, i, disk)
-	{
+	json_array_foreach(u->disks, i, disk) {
 		snprintf(key, sizeof(key), "%s%zu", kind ? kind : "scsi", i);
 		snprintf(text, sizeof(text), "%s:0,import-from=%s%s%s", u->b->inst->image_storage,
 			json_string_value(disk), u->st.format ? ",format=" : "",
@@ -261,7 +271,7 @@ static int create_with_id(void *arg, unsigned vmid, const struct op *op, struct 
 	if (!params)
 		return err_oom(e);
 	set_disks(u, params);
-	/* Otherwise the server unpacks an OVA where it is, if that storage takes disks. */
+	/* By default the server unpacks an OVA on the storage where it is, if that takes disks. */
 	if (is_ova(u) && strcmp(u->st.work, u->st.import) != 0)
 		json_object_set_new(params, "import-working-storage", json_string(u->st.work));
 	if (u->im->uefi) {
@@ -292,7 +302,7 @@ static int make_network(struct build *u, const struct op *op, struct err *e)
 		    1) < 0 ||
 		spec_parse(j, &u->net_spec, e) < 0)
 		return -1;
-	u->net = (struct pve_box){.d = u->b->d,
+	u->net = (struct pve_sandbox){.d = u->b->d,
 		.spec = u->net_spec,
 		.inst = u->b->inst,
 		.site = u->b->site,
@@ -307,7 +317,7 @@ static int drop_network(struct build *u, const struct op *op, struct err *e)
 {
 	if (!u->net.zone[0])
 		return 0;
-	if (pve_net_remove(u->b->site, op, u->net.zone, u->b->stamp, e) < 0 ||
+	if (pve_sdn_remove_zone(u->b->site, op, u->net.zone, u->b->stamp, e) < 0 ||
 		journal_gone(journal_of(u), u->net.zone_row, e) < 0)
 		return -1;
 	u->net.zone[0] = '\0';
@@ -321,35 +331,11 @@ static int send_seed(struct build *u, const struct op *op, struct err *e)
 			(char *)"version: 2\nethernets:\n  any:\n    match: {name: \"e*\"}\n"
 				"    dhcp4: true\n"};
 	struct vm_spec as = {.name = (char *)"template", .cloud_init = &ci};
-	auto_free char *path = NULL, *name = NULL;
-	auto_fd int fd = -1;
-	struct pve_upload up;
-	struct stat st;
-	int rc;
 
 	if (!u->st.iso)
 		return err_set(e, ERR_UNSUPPORTED, "no storage of node %s takes ISO images",
 			u->b->inst->node);
-	if (str_printf(&path, e, "%s/%s-build.iso", u->b->d->env->paths->state, u->b->id) < 0 ||
-		str_printf(&name, e, "%s-build.iso", u->b->stamp) < 0 ||
-		str_printf(&u->seed_volid, e, "%s:iso/%s", u->st.iso, name) < 0)
-		return -1;
-	rc = seed_write(path, u->b->id, &as, e);
-	fd = rc == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	unlink(path);
-	if (rc < 0)
-		return -1;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(e, errno, "%s", path);
-	up = (struct pve_upload){.node = u->b->inst->node,
-		.storage = u->st.iso,
-		.content = "iso",
-		.name = name,
-		.fd = fd,
-		.size = (uint64_t)st.st_size};
-	if (pve_thing_intent(u->b, "volume", u->seed_volid, &u->seed_row, e) < 0)
-		return -1;
-	return pve_upload(u->b->api, op, &up, e);
+	return pve_seed_upload(u->b, op, &as, u->st.iso, "build", &u->seed_volid, &u->seed_row, e);
 }
 
 static int wait_agent(struct build *u, const struct op *op, struct err *e)
@@ -367,19 +353,15 @@ static int wait_agent(struct build *u, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* Waits until cloud-init is done, and makes the machine forget who it is. */
 static int settle(struct build *u, const struct op *op, struct err *e)
 {
-	static const char script[] =
-		"cloud-init status --wait >/dev/null; rc=$?; : >/etc/machine-id; "
-		"rm -f /var/lib/dbus/machine-id; sync; exit $rc";
 	auto_json json_t *started = NULL;
 	double pause = LOOK_LEAST;
 	json_int_t pid, code;
 
 	if (pve_do(u->b->api, op, "POST",
-		    json_pack("{s:[s,s,s]}", "command", "/bin/sh", "-c", script), 0, &started, e,
-		    "/nodes/%s/qemu/%u/agent/exec", u->b->inst->node, u->vmid) < 0)
+		    json_pack("{s:[s,s,s]}", "command", "/bin/sh", "-c", pve_script_settle), 0,
+		    &started, e, "/nodes/%s/qemu/%u/agent/exec", u->b->inst->node, u->vmid) < 0)
 		return -1;
 	pid = json_integer_value(json_object_get(started, "pid"));
 	for (;;) {
@@ -396,7 +378,7 @@ static int settle(struct build *u, const struct op *op, struct err *e)
 			return err_wrap(e, "waiting for cloud-init");
 		pause = pause * 1.5 < LOOK_MOST ? pause * 1.5 : LOOK_MOST;
 	}
-	/* 2: done, with warnings. */
+	/* cloud-init's exit code 2: done, with warnings. */
 	if (code != 0 && code != 2)
 		return err_set(e, ERR_BACKEND,
 			"cloud-init failed in the new template (exit code %d)", (int)code);
@@ -430,7 +412,7 @@ static int seal(struct build *u, const struct op *op, struct err *e)
 		pve_run(u->b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/template",
 			u->b->inst->node, u->vmid) < 0)
 		return -1;
-	/* From now on it is nobody's in particular. */
+	/* From now on the template belongs to no sandbox. */
 	if (journal_gone(journal_of(u), u->row, e) < 0)
 		return -1;
 	snprintf(tags, sizeof(tags), "inspect;moat-template;%s", u->im->tag);
@@ -468,13 +450,14 @@ static int build(struct build *u, const struct op *op, struct err *e)
 int pve_import(struct pve_vm *vm, const struct op *op, const struct pve_import *im,
 	unsigned *ret_template, struct err *e)
 {
-	struct build u = {.vm = vm, .b = vm->box, .im = im};
+	struct build u = {.vm = vm, .b = vm->sandbox, .im = im};
 	struct op part = op_within(op, BUILD_SECONDS);
 	int rc = build(&u, &part, e);
 
-	/* On failure the journal has what there is: the box's removal takes it along. */
+	/* After a failure the journal has entries for what there is: the sandbox's removal deals
+	 * with them. */
 	if (u.net.site)
-		pve_net_forget(&u.net);
+		pve_claims_forget(&u.net);
 	free(u.net.vnets);
 	free(u.net.dns);
 	spec_free(u.net_spec);

@@ -1,19 +1,18 @@
 /*
- * What VMs are cloned from. Templates are found by their tags; those of built-in systems, OVAs and
- * local images are made when they are missing, and stay.
+ * VMs are cloned from templates, which are found by their tags. Templates of built-in systems, OVAs
+ * and local images are made when they are missing, and stay.
  */
+#include "driver/proxmox/images/source.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/images/import.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/sha256.h"
+#include "util/system/sha256-file.h"
 #include "util/str.h"
 
 /* Installs what every sandbox needs; the rest is what Inspect's own default container has, which is
@@ -74,8 +73,7 @@ static const char cloud_config[] = "#cloud-config\n"
 				   "  - [systemctl, enable, --now, qemu-guest-agent]\n"
 				   "  - [systemctl, mask, systemd-networkd-wait-online.service]\n";
 
-/* Where they come from: the makers' own images. A server can download a disk, but not unpack one.
- */
+/* The makers' own images. packed: an archive, which a server can download but not unpack. */
 static const struct built_in {
 	const char *name, *url;
 	bool packed;
@@ -105,8 +103,8 @@ static const struct built_in {
 		true},
 };
 
-/* The youngest template with the tag on the node; 0: none. Without "inspect" it is not meant for
- * us. */
+/* Finds the youngest template with the tag on the node; 0: none. A template without the tag
+ * "inspect" is not meant for us. */
 static int find_template(
 	const json_t *vms, const char *tag, bool only_one, unsigned *ret, struct err *e)
 {
@@ -115,8 +113,7 @@ static int find_template(
 	size_t i;
 
 	*ret = 0;
-	json_array_foreach((json_t *)vms, i, vm)
-	{
+	json_array_foreach((json_t *)vms, i, vm) {
 		const char *tags = json_string_value(json_object_get(vm, "tags"));
 		unsigned id = (unsigned)json_integer_value(json_object_get(vm, "vmid"));
 
@@ -135,11 +132,12 @@ static int find_template(
 
 static int list_vms(struct pve_vm *vm, const struct op *op, json_t **ret, struct err *e)
 {
-	return pve_do(
-		vm->box->api, op, "GET", NULL, 0, ret, e, "/nodes/%s/qemu", vm->box->inst->node);
+	return pve_do(vm->sandbox->api, op, "GET", NULL, 0, ret, e, "/nodes/%s/qemu",
+		vm->sandbox->inst->node);
 }
 
-/* Makes a template unless another thread, or another client of the server, has made it. */
+/* Finds a template, or makes it. One thread at a time makes templates of a site, and looks again
+ * before: another thread or client may have made it meanwhile. */
 static int find_or_import(struct pve_vm *vm, const struct op *op, const json_t *vms,
 	const struct pve_import *im, unsigned *ret, struct err *e)
 {
@@ -148,9 +146,9 @@ static int find_or_import(struct pve_vm *vm, const struct op *op, const json_t *
 
 	if (find_template(vms, im->tag, false, ret, e) < 0 || *ret)
 		return *ret ? 0 : -1;
-	if (turn_take(&vm->box->site->building, op, e) < 0)
+	if (turn_take(&vm->sandbox->site->building, op, e) < 0)
 		return -1;
-	held = &vm->box->site->building;
+	held = &vm->sandbox->site->building;
 	if (list_vms(vm, op, &now, e) < 0 || find_template(now, im->tag, false, ret, e) < 0)
 		return -1;
 	return *ret ? 0 : pve_import(vm, op, im, ret, e);
@@ -164,7 +162,7 @@ static const struct built_in *find_built_in(const char *name)
 	return NULL;
 }
 
-/* From the mirror, if there is one: it has the same paths. */
+/* The address of an image: on the mirror, if there is one, which has the same paths. */
 static int address_of(const struct built_in *b, const char *mirror, char **ret, struct err *e)
 {
 	const char *path = strchr(strstr(b->url, "//") + 2, '/');
@@ -187,7 +185,7 @@ static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *v
 	snprintf(full, sizeof(full), "builtin-%.100s", name);
 	pve_tag_text(full, tag);
 	if (!known) {
-		/* One that somebody made by hand does as well. */
+		/* An unknown name is fine if somebody has made such a template by hand. */
 		if (find_template(vms, tag, false, &vm->template_id, e) < 0 || vm->template_id)
 			return vm->template_id ? 0 : -1;
 		return err_set(e, ERR_NOT_FOUND,
@@ -195,7 +193,7 @@ static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *v
 			"template with the tags \"inspect\" and \"%s\"",
 			name, tag);
 	}
-	if (address_of(known, vm->box->d->env->image_mirror, &url, e) < 0)
+	if (address_of(known, vm->sandbox->d->env->image_mirror, &url, e) < 0)
 		return -1;
 	snprintf(vm_name, sizeof(vm_name), "inspect-%.100s", name);
 	snprintf(filename, sizeof(filename), "moat-%.100s.qcow2", name);
@@ -206,7 +204,8 @@ static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *v
 	return find_or_import(vm, op, vms, &im, &vm->template_id, e);
 }
 
-/* A file of this machine, known by its content. */
+/* Finds or makes the template of a file on this machine; its tag has the hash of the file's
+ * content. */
 static int from_file(struct pve_vm *vm, const struct op *op, const json_t *vms, const char *path,
 	const char *kind, const char *suffix, const char *digest, struct err *e)
 {
@@ -226,7 +225,8 @@ static int from_file(struct pve_vm *vm, const struct op *op, const json_t *vms, 
 			return err_wrap(e, "%s", path);
 		digest = im.sha256 = sum;
 	}
-	/* The controller and the firmware are part of a template, not of a clone. */
+	/* The tag has the controller and the firmware in it: a clone cannot change its
+	 * template's. */
 	snprintf(tag, sizeof(tag), "%s-%.16s%s%s%s", kind, digest, controller ? "-" : "",
 		controller ? controller : "", vm->spec->uefi_boot ? "-uefi" : "");
 	snprintf(name, sizeof(name), "inspect-%s-%.16s", kind, digest);
@@ -242,7 +242,7 @@ static int from_image(struct pve_vm *vm, const struct op *op, const json_t *vms,
 	auto_image struct image *image = NULL;
 	auto_image_use struct image_use *use = NULL;
 
-	if (store_use(vm->box->d->env->store, vm->spec->source.image, &image, &use, e) < 0)
+	if (store_use(vm->sandbox->d->env->store, vm->spec->source.image, &image, &use, e) < 0)
 		return -1;
 	if (!image->disk)
 		return err_set(e, ERR_UNSUPPORTED,
@@ -263,11 +263,12 @@ static int from_tag(struct pve_vm *vm, const json_t *vms, struct err *e)
 		return err_set(e, ERR_NOT_FOUND,
 			"source.existing_vm_template_tag: node %s has no template with the tags "
 			"\"inspect\" and \"%s\"",
-			vm->box->inst->node, tag);
+			vm->sandbox->inst->node, tag);
 	return 0;
 }
 
-/* A clone has its template's disks: what the spec says of them can only be compared. */
+/* A clone has its template's disks, so a controller in the spec can only be compared with the
+ * template's. */
 static int check_controller(const struct pve_vm *vm, struct err *e)
 {
 	const char *wanted = spec_disk_name(vm->spec->disk_controller);
@@ -283,8 +284,8 @@ static int read_template(struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	const char *os;
 
-	if (pve_do(vm->box->api, op, "GET", NULL, 0, &vm->template_config, e,
-		    "/nodes/%s/qemu/%u/config", vm->box->inst->node, vm->template_id) < 0)
+	if (pve_do(vm->sandbox->api, op, "GET", NULL, 0, &vm->template_config, e,
+		    "/nodes/%s/qemu/%u/config", vm->sandbox->inst->node, vm->template_id) < 0)
 		return -1;
 	os = json_string_value(json_object_get(vm->template_config, "ostype"));
 	vm->windows = spec_os_is_windows(vm->spec->os_type) ||

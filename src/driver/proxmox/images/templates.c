@@ -1,9 +1,11 @@
-/* Templates on servers: which there are, and removing those that moat made. */
+#include "driver/proxmox/images/templates.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/api/task.h"
+#include "driver/proxmox/site/access.h"
+#include "driver/proxmox/spec/args.h"
 #include "util/auto.h"
 #include "util/json.h"
 
@@ -28,8 +30,7 @@ static int add_templates(struct pve_inst *inst, const struct op *op, json_t *to,
 	if (pve_do(pve_site_api(inst->site), op, "GET", NULL, 0, &vms, e, "/nodes/%s/qemu",
 		    inst->node) < 0)
 		return err_wrap(e, "%s", inst->id);
-	json_array_foreach(vms, i, vm)
-	{
+	json_array_foreach(vms, i, vm) {
 		const char *name = json_string_value(json_object_get(vm, "name"));
 		const char *tags = json_string_value(json_object_get(vm, "tags"));
 
@@ -46,14 +47,13 @@ static int add_templates(struct pve_inst *inst, const struct op *op, json_t *to,
 	return 0;
 }
 
-/* By number, or by a name or tag that only one of ours has. */
-static int find_doomed(const json_t *all, const char *which, const json_t **ret, struct err *e)
+/* Finds the template to remove by its number, or by a name or tag that only one template has. */
+static int find_removable(const json_t *all, const char *which, const json_t **ret, struct err *e)
 {
 	const json_t *t, *found = NULL;
 	size_t i;
 
-	json_array_foreach((json_t *)all, i, t)
-	{
+	json_array_foreach((json_t *)all, i, t) {
 		char id[24];
 
 		snprintf(id, sizeof(id), "%" JSON_INTEGER_FORMAT,
@@ -97,12 +97,12 @@ int pve_images(
 	struct pve_driver *d = (struct pve_driver *)base;
 	auto_free struct pve_inst **insts = NULL;
 	auto_json json_t *all = json_array();
-	const char *pool = NULL, *doomed = NULL;
+	const char *pool = NULL, *wanted = NULL;
 	json_t *access = NULL;
 	const json_t *t;
 	unsigned n = 0;
 
-	if (json_get((json_t *)args, "args", e, "{s?s, s?s, s?o}", "pool", &pool, "remove", &doomed,
+	if (json_get((json_t *)args, "args", e, "{s?s, s?s, s?o}", "pool", &pool, "remove", &wanted,
 		    "access", &access) < 0 ||
 		pve_access_read(d, access, &insts, e) < 0)
 		return -1;
@@ -116,7 +116,8 @@ int pve_images(
 	if (!n)
 		return err_set(e, ERR_NOT_FOUND, "no server of pool %s is configured",
 			pool ? pool : "(any)");
-	if (doomed && (find_doomed(all, doomed, &t, e) < 0 || remove_template(insts, op, t, e) < 0))
+	if (wanted &&
+		(find_removable(all, wanted, &t, e) < 0 || remove_template(insts, op, t, e) < 0))
 		return -1;
 	return json_make(ret, e, "{s:O}", "templates", all);
 }

@@ -1,10 +1,14 @@
-/* Applying changes of the SDN, and removing what a sandbox had in it. */
+/* An apply concerns the whole cluster and takes seconds. So threads that have changes at the same
+ * time share one apply. */
+#include "driver/proxmox/network/sdn.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/api/task.h"
+#include "driver/proxmox/api/wording.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
 #define PENDING_SECONDS 60.0
 #define PENDING_LOOK    0.5
@@ -14,20 +18,21 @@ enum { APPLY_TRIES = 3, STATUS_MAX = 33 };
 
 static uint64_t want_apply(struct pve_site *s)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	return ++s->sdn_wanted;
 }
 
 static bool is_applied(struct pve_site *s, uint64_t mine, uint64_t *ret_all)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	*ret_all = s->sdn_wanted;
 	return s->sdn_applied >= mine;
 }
 
-/* The caller has the turn. Whoever had it before may have begun after our last change. */
+/* The caller has the turn. Another thread, which had it before, may have applied our changes
+ * too: then nothing is left to do. */
 static int apply_in_turn(struct pve_site *s, const struct op *op, uint64_t mine, struct err *e)
 {
 	uint64_t all;
@@ -37,13 +42,13 @@ static int apply_in_turn(struct pve_site *s, const struct op *op, uint64_t mine,
 	if (pve_run(pve_site_api(s), op, "PUT", NULL, PVE_STUBBORN | PVE_PATIENT, e,
 		    "/cluster/sdn") < 0)
 		return err_wrap(e, "applying the network changes");
-	auto_unlock pthread_mutex_t *mu = lock_take(&s->mu);
+	auto_unlock struct lock *mu = lock_take(&s->mu);
 	if (s->sdn_applied < all)
 		s->sdn_applied = all;
 	return 0;
 }
 
-int pve_sdn_apply(struct pve_site *s, const struct op *op, struct err *e)
+static int apply(struct pve_site *s, const struct op *op, struct err *e)
 {
 	uint64_t mine = want_apply(s);
 	auto_turn struct turn *held = NULL;
@@ -54,10 +59,12 @@ int pve_sdn_apply(struct pve_site *s, const struct op *op, struct err *e)
 	return apply_in_turn(s, op, mine, e);
 }
 
-/* ---- looking whether it came of it ---- */
+/* ---- checking what the node has applied ---- */
 
-/* How the node finds the box's zone: "available", "pending", "error"; "missing" if it does not. */
-static int zone_status(struct pve_box *b, const struct op *op, char ret[STATUS_MAX], struct err *e)
+/* What the node says of the sandbox's zone: "available", "pending", "error"; "missing" if it has
+ * no such zone. */
+static int zone_status(
+	struct pve_sandbox *b, const struct op *op, char ret[STATUS_MAX], struct err *e)
 {
 	auto_json json_t *zones = NULL;
 	const json_t *z;
@@ -66,8 +73,7 @@ static int zone_status(struct pve_box *b, const struct op *op, char ret[STATUS_M
 	if (pve_do(b->api, op, "GET", NULL, 0, &zones, e, "/nodes/%s/sdn/zones", b->inst->node) < 0)
 		return -1;
 	snprintf(ret, STATUS_MAX, "missing");
-	json_array_foreach(zones, i, z)
-	{
+	json_array_foreach(zones, i, z) {
 		const char *name = json_string_value(json_object_get(z, "zone"));
 		const char *text = json_string_value(json_object_get(z, "status"));
 
@@ -77,10 +83,11 @@ static int zone_status(struct pve_box *b, const struct op *op, char ret[STATUS_M
 	return 0;
 }
 
-/* Applies, unless mine is 0 or has been applied, and looks while no other sandbox of ours can begin
- * to apply: whoever does so makes all zones "pending" until the node has caught up. */
-static int apply_and_look(
-	struct pve_box *b, const struct op *op, uint64_t mine, char ret[STATUS_MAX], struct err *e)
+/* Applies, unless mine is 0 or has been applied, and then reads the zone's status. It keeps the
+ * turn meanwhile: an apply for another sandbox makes all zones "pending" until the node has
+ * caught up. */
+static int apply_and_look(struct pve_sandbox *b, const struct op *op, uint64_t mine,
+	char ret[STATUS_MAX], struct err *e)
 {
 	auto_turn struct turn *held = NULL;
 
@@ -92,9 +99,10 @@ static int apply_and_look(
 	return zone_status(b, op, ret, e);
 }
 
-/* Somebody else's apply is waited for: one more would only make it longer. */
+/* Another client of the server may be applying: this waits, because one more apply would only
+ * make it longer. */
 static int wait_for_node(
-	struct pve_box *b, const struct op *op, char status[STATUS_MAX], struct err *e)
+	struct pve_sandbox *b, const struct op *op, char status[STATUS_MAX], struct err *e)
 {
 	struct op part = op_within(op, PENDING_SECONDS);
 
@@ -107,11 +115,11 @@ static int wait_for_node(
 	return 0;
 }
 
-int pve_sdn_make(struct pve_box *b, const struct op *op, struct err *e)
+int pve_sdn_make(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
 	char status[STATUS_MAX];
 
-	/* The task says OK even if the node did not take the zone over. */
+	/* The task of an apply ends with OK even if the node did not take over the zone. */
 	for (int i = 0; i < APPLY_TRIES; i++) {
 		if (apply_and_look(b, op, want_apply(b->site), status, e) < 0 ||
 			wait_for_node(b, op, status, e) < 0)
@@ -129,10 +137,10 @@ int pve_sdn_make(struct pve_box *b, const struct op *op, struct err *e)
 
 static bool gone(const struct err *e)
 {
-	return e->kind == ERR_NOT_FOUND || strstr(e->msg, "does not exist");
+	return e->kind == ERR_NOT_FOUND || pve_says_missing(e->msg);
 }
 
-/* Addresses in a vnet keep its subnets from going. Gateways go with the subnet. */
+/* The server does not delete a subnet that has addresses, except for its gateway's. */
 static int remove_addresses(
 	struct pve_api *api, const struct op *op, const char *zone, struct err *e)
 {
@@ -143,8 +151,7 @@ static int remove_addresses(
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &all, e, "/cluster/sdn/ipams/pve/status") <
 		0)
 		return gone(e) ? 0 : -1;
-	json_array_foreach(all, i, one)
-	{
+	json_array_foreach(all, i, one) {
 		const char *z = json_string_value(json_object_get(one, "zone"));
 		const char *vnet = json_string_value(json_object_get(one, "vnet"));
 		const char *ip = json_string_value(json_object_get(one, "ip"));
@@ -172,8 +179,7 @@ static int remove_vnet(struct pve_api *api, const struct op *op, const char *vne
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &subnets, e, "/cluster/sdn/vnets/%s/subnets",
 		    vnet) < 0)
 		return gone(e) ? 0 : -1;
-	json_array_foreach(subnets, i, one)
-	{
+	json_array_foreach(subnets, i, one) {
 		const char *id = json_string_value(json_object_get(one, "id"));
 
 		if (!id)
@@ -191,14 +197,13 @@ static int remove_vnet(struct pve_api *api, const struct op *op, const char *vne
 	return 0;
 }
 
-/* *ret: whether the zone, if there is one, is the sandbox's: its vnets all carry the stamp. */
+/* Fails unless all vnets of the zone carry the stamp. */
 static int is_ours(const json_t *vnets, const char *zone, const char *stamp, struct err *e)
 {
 	const json_t *v;
 	size_t i;
 
-	json_array_foreach((json_t *)vnets, i, v)
-	{
+	json_array_foreach((json_t *)vnets, i, v) {
 		const char *z = json_string_value(json_object_get(v, "zone"));
 		const char *alias = json_string_value(json_object_get(v, "alias"));
 
@@ -210,7 +215,8 @@ static int is_ours(const json_t *vnets, const char *zone, const char *stamp, str
 	return 0;
 }
 
-/* It was deleted, but whoever did so may have ended before that was applied. */
+/* The zone is deleted from the configuration. Applies that if it is still running: a daemon may
+ * have been killed between the two. */
 static int apply_if_running(
 	struct pve_site *site, const struct op *op, const char *zone, struct err *e)
 {
@@ -221,18 +227,17 @@ static int apply_if_running(
 	if (pve_do(pve_site_api(site), op, "GET", json_pack("{s:i}", "running", 1), PVE_STUBBORN,
 		    &running, e, "/cluster/sdn/zones") < 0)
 		return -1;
-	json_array_foreach(running, i, z)
-	{
+	json_array_foreach(running, i, z) {
 		const char *name = json_string_value(json_object_get(z, "zone"));
 
 		if (name && strcmp(name, zone) == 0)
-			return pve_sdn_apply(site, op, e);
+			return apply(site, op, e);
 	}
 	return 0;
 }
 
-int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone, const char *stamp,
-	struct err *e)
+int pve_sdn_remove_zone(struct pve_site *site, const struct op *op, const char *zone,
+	const char *stamp, struct err *e)
 {
 	struct pve_api *api = pve_site_api(site);
 	auto_json json_t *vnets = NULL, *there = NULL;
@@ -245,8 +250,7 @@ int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone,
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &vnets, e, "/cluster/sdn/vnets") < 0 ||
 		is_ours(vnets, zone, stamp, e) < 0 || remove_addresses(api, op, zone, e) < 0)
 		return -1;
-	json_array_foreach(vnets, i, v)
-	{
+	json_array_foreach(vnets, i, v) {
 		const char *z = json_string_value(json_object_get(v, "zone"));
 		const char *id = json_string_value(json_object_get(v, "vnet"));
 
@@ -257,5 +261,5 @@ int pve_net_remove(struct pve_site *site, const struct op *op, const char *zone,
 			0 &&
 		!gone(e))
 		return err_wrap(e, "zone %s", zone);
-	return pve_sdn_apply(site, op, e);
+	return apply(site, op, e);
 }

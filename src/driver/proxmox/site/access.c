@@ -1,39 +1,38 @@
 /*
- * Who may be asked for what: the instances that clients name, with their logins. Logins come from
- * clients and live in memory; they are written to one file, which only we can read, for as long as
- * the journal has something on that site, because a daemon that is killed must be able to remove
- * what it left.
+ * Instances come from clients, with their logins. A login lives in memory. It is also written to
+ * one file, which only this user can read, for as long as the journal has an entry on that site:
+ * the daemon that follows a killed one must be able to remove what is there.
  */
-#include <errno.h>
+#include "driver/proxmox/site/access.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/site/sandbox.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 #include "util/strv.h"
 
 enum { INSTANCES_MAX = 256, FILE_MAX = 4 * 1024 * 1024, DEFAULT_PORT = 8006 };
 #define SAVE_SECONDS 60.0
 
-struct inst_words { /* an instance as a client writes it */
+struct given_inst { /* an instance as a client writes it */
 	const char *id, *pool, *host, *user, *realm, *password, *token, *node, *fingerprint;
 	const char *image_storage, *iso_storage, *import_storage;
 	int port, verify, max;
 	json_t *headers;
 };
 
-static int read_words(json_t *j, size_t i, struct inst_words *w, struct err *e)
+static int read_inst(json_t *j, size_t i, struct given_inst *given, struct err *e)
 {
 	char what[64];
 
-	*w = (struct inst_words){.id = "default",
+	*given = (struct given_inst){.id = "default",
 		.pool = "default",
 		.user = "root",
 		.realm = "pam",
@@ -45,14 +44,15 @@ static int read_words(json_t *j, size_t i, struct inst_words *w, struct err *e)
 	if (json_get(j, what, e,
 		    "{s?s, s?s, s:s, s?i, s?s, s?s, s?s, s?s, s?s, s?b, s?s, s?s, s?s, s?s, s?i, "
 		    "s?o *}",
-		    "instance_id", &w->id, "pool_id", &w->pool, "host", &w->host, "port", &w->port,
-		    "user", &w->user, "user_realm", &w->realm, "password", &w->password, "token",
-		    &w->token, "node", &w->node, "verify_tls", &w->verify, "fingerprint",
-		    &w->fingerprint, "image_storage", &w->image_storage, "iso_storage",
-		    &w->iso_storage, "import_storage", &w->import_storage, "max_sandboxes", &w->max,
-		    "extra_headers", &w->headers) < 0)
+		    "instance_id", &given->id, "pool_id", &given->pool, "host", &given->host,
+		    "port", &given->port, "user", &given->user, "user_realm", &given->realm,
+		    "password", &given->password, "token", &given->token, "node", &given->node,
+		    "verify_tls", &given->verify, "fingerprint", &given->fingerprint,
+		    "image_storage", &given->image_storage, "iso_storage", &given->iso_storage,
+		    "import_storage", &given->import_storage, "max_sandboxes", &given->max,
+		    "extra_headers", &given->headers) < 0)
 		return -1;
-	if (w->port < 1 || w->port > 65535 || w->max < 0)
+	if (given->port < 1 || given->port > 65535 || given->max < 0)
 		return err_set(e, ERR_INVALID, "%s: port or max_sandboxes out of range", what);
 	return 0;
 }
@@ -63,8 +63,7 @@ static int read_headers(const json_t *headers, struct strv *ret, struct err *e)
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(headers, i, one)
-	{
+	json_array_foreach(headers, i, one) {
 		const char *name = json_string_value(json_object_get(one, "name"));
 		const char *value = json_string_value(json_object_get(one, "value"));
 
@@ -76,31 +75,32 @@ static int read_headers(const json_t *headers, struct strv *ret, struct err *e)
 	return 0;
 }
 
-static int make_key(const struct inst_words *w, char **ret, struct err *e)
+static int make_key(const struct given_inst *given, char **ret, struct err *e)
 {
 	/* The id of a token is no secret; what follows "=" is. */
-	size_t n = w->token ? strcspn(w->token, "=") : 0;
-	bool whole = w->token && memchr(w->token, '!', n);
+	size_t n = given->token ? strcspn(given->token, "=") : 0;
+	bool whole = given->token && memchr(given->token, '!', n);
 
 	if (whole)
-		return str_printf(ret, e, "%.*s@%s:%d", (int)n, w->token, w->host, w->port);
-	return str_printf(ret, e, "%s@%s%s%.*s@%s:%d", w->user, w->realm, n ? "!" : "", (int)n,
-		w->token ? w->token : "", w->host, w->port);
+		return str_printf(
+			ret, e, "%.*s@%s:%d", (int)n, given->token, given->host, given->port);
+	return str_printf(ret, e, "%s@%s%s%.*s@%s:%d", given->user, given->realm, n ? "!" : "",
+		(int)n, given->token ? given->token : "", given->host, given->port);
 }
 
-static int new_api(const struct inst_words *w, struct pve_api **ret, struct err *e)
+static int new_api(const struct given_inst *given, struct pve_api **ret, struct err *e)
 {
 	auto_strv struct strv headers = {0};
-	struct pve_access a = {.host = w->host,
-		.port = (unsigned)w->port,
-		.user = w->user,
-		.realm = w->realm,
-		.password = w->password,
-		.token = w->token,
-		.verify_tls = w->verify,
-		.fingerprint = w->fingerprint};
+	struct pve_access a = {.host = given->host,
+		.port = (unsigned)given->port,
+		.user = given->user,
+		.realm = given->realm,
+		.password = given->password,
+		.token = given->token,
+		.verify_tls = given->verify,
+		.fingerprint = given->fingerprint};
 
-	if (read_headers(w->headers, &headers, e) < 0)
+	if (read_headers(given->headers, &headers, e) < 0)
 		return -1;
 	if (headers.n) {
 		if (strv_check(&headers, e) < 0)
@@ -108,91 +108,6 @@ static int new_api(const struct inst_words *w, struct pve_api **ret, struct err 
 		a.headers = (const char *const *)headers.v;
 	}
 	return pve_api_new(&a, ret, e);
-}
-
-static void site_free(struct pve_site *s)
-{
-	if (!s)
-		return;
-	pve_api_free(s->api);
-	for (unsigned i = 0; i < s->n_old; i++)
-		pve_api_free(s->old_apis[i]);
-	while (s->ranges) {
-		struct pve_range *r = s->ranges;
-
-		s->ranges = r->next;
-		free(r);
-	}
-	json_decref(s->access);
-	json_decref(s->cache);
-	turn_done(&s->applying);
-	turn_done(&s->building);
-	pthread_mutex_destroy(&s->mu);
-	free(s->key);
-	free(s->base_url);
-	free(s);
-}
-
-static void inst_free(struct pve_inst *i)
-{
-	free(i->id);
-	free(i->pool);
-	free(i->node);
-	free(i->image_storage);
-	free(i->iso_storage);
-	free(i->import_storage);
-	free(i);
-}
-
-void pve_access_free(struct pve_driver *d)
-{
-	while (d->sites) {
-		struct pve_site *s = d->sites;
-
-		d->sites = s->next;
-		site_free(s);
-	}
-	while (d->insts) {
-		struct pve_inst *i = d->insts;
-
-		d->insts = i->next;
-		inst_free(i);
-	}
-	while (d->pools) {
-		struct pve_pool *p = d->pools;
-
-		d->pools = p->next;
-		free(p->id);
-		free(p);
-	}
-}
-
-static int site_new(
-	const struct inst_words *w, const char *key, struct pve_site **ret, struct err *e)
-{
-	struct pve_site *s = calloc(1, sizeof(*s));
-	bool v6 = strchr(w->host, ':') && w->host[0] != '[';
-
-	if (!s)
-		return err_oom(e);
-	pthread_mutex_init(&s->mu, NULL);
-	s->cache = json_object();
-	if (turn_init(&s->applying, e) < 0 || turn_init(&s->building, e) < 0 ||
-		str_dup(key, &s->key, e) < 0 ||
-		str_printf(&s->base_url, e, v6 ? "https://[%s]:%d" : "https://%s:%d", w->host,
-			w->port) < 0) {
-		site_free(s);
-		return -1;
-	}
-	*ret = s;
-	return 0;
-}
-
-struct pve_api *pve_site_api(struct pve_site *s)
-{
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
-
-	return s->api;
 }
 
 static struct pve_site *find_site_locked(struct pve_driver *d, const char *key)
@@ -203,22 +118,23 @@ static struct pve_site *find_site_locked(struct pve_driver *d, const char *key)
 	return NULL;
 }
 
-/* How a site is reached may have changed: boxes go on with what they began with. */
-static int enter_site_locked(struct pve_driver *d, json_t *j, const struct inst_words *w,
+/* Enters a site, or the new login of a known one: sandboxes that exist go on with the login that
+ * they began with. */
+static int enter_site_locked(struct pve_driver *d, json_t *j, const struct given_inst *given,
 	struct pve_site **ret, struct err *e)
 {
 	auto_free char *key = NULL;
 	struct pve_site *s;
 	struct pve_api *api;
 
-	if (make_key(w, &key, e) < 0)
+	if (make_key(given, &key, e) < 0)
 		return -1;
 	s = find_site_locked(d, key);
 	if (s && json_equal(s->access, j)) {
 		*ret = s;
 		return 0;
 	}
-	if (new_api(w, &api, e) < 0)
+	if (new_api(given, &api, e) < 0)
 		return -1;
 	if (s && s->n_old == ARRAY_LEN(s->old_apis)) {
 		pve_api_free(api);
@@ -226,7 +142,7 @@ static int enter_site_locked(struct pve_driver *d, json_t *j, const struct inst_
 			e, ERR_BUSY, "%s: the login changed too often; restart the daemon", key);
 	}
 	if (!s) {
-		if (site_new(w, key, &s, e) < 0) {
+		if (pve_site_new(key, given->host, given->port, &s, e) < 0) {
 			pve_api_free(api);
 			return -1;
 		}
@@ -234,7 +150,7 @@ static int enter_site_locked(struct pve_driver *d, json_t *j, const struct inst_
 		d->sites = s;
 	}
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+		auto_unlock struct lock *held = lock_take(&s->mu);
 
 		if (s->api)
 			s->old_apis[s->n_old++] = s->api;
@@ -246,7 +162,7 @@ static int enter_site_locked(struct pve_driver *d, json_t *j, const struct inst_
 	return 0;
 }
 
-/* null means the same as nothing. */
+/* A copy without the members that are null: null means the same as a member that is missing. */
 static json_t *without_nulls(const json_t *j)
 {
 	json_t *copy = json_deep_copy(j), *value;
@@ -261,7 +177,7 @@ static json_t *without_nulls(const json_t *j)
 	return copy;
 }
 
-/* What only the instance knows, not its site: two instances may share one. */
+/* A copy without what belongs to the instance: two instances may share one site. */
 static json_t *site_part(const json_t *j)
 {
 	static const char *const own[] = {"instance_id", "pool_id", "node", "image_storage",
@@ -283,21 +199,21 @@ static int copy_str(const char *from, char **to, struct err *e)
 	return str_empty(from) ? 0 : str_dup(from, to, e);
 }
 
-/* Its strings never change, so that nobody needs a lock to read them. */
+/* The strings of an instance never change, so reading them needs no lock. */
 static int inst_new(
-	const struct inst_words *w, struct pve_site *site, struct pve_inst **ret, struct err *e)
+	const struct given_inst *given, struct pve_site *site, struct pve_inst **ret, struct err *e)
 {
 	struct pve_inst *inst = calloc(1, sizeof(*inst));
 
 	if (!inst)
 		return err_oom(e);
 	inst->site = site;
-	if (str_dup(w->id, &inst->id, e) < 0 || str_dup(w->node, &inst->node, e) < 0 ||
-		str_dup(w->pool, &inst->pool, e) < 0 ||
-		str_dup(w->image_storage, &inst->image_storage, e) < 0 ||
-		copy_str(w->iso_storage, &inst->iso_storage, e) < 0 ||
-		copy_str(w->import_storage, &inst->import_storage, e) < 0) {
-		inst_free(inst);
+	if (str_dup(given->id, &inst->id, e) < 0 || str_dup(given->node, &inst->node, e) < 0 ||
+		str_dup(given->pool, &inst->pool, e) < 0 ||
+		str_dup(given->image_storage, &inst->image_storage, e) < 0 ||
+		copy_str(given->iso_storage, &inst->iso_storage, e) < 0 ||
+		copy_str(given->import_storage, &inst->import_storage, e) < 0) {
+		pve_inst_free(inst);
 		return -1;
 	}
 	*ret = inst;
@@ -305,14 +221,14 @@ static int inst_new(
 }
 
 static int enter_inst_locked(
-	struct pve_driver *d, const json_t *given, size_t at, struct pve_inst **ret, struct err *e)
+	struct pve_driver *d, const json_t *access, size_t at, struct pve_inst **ret, struct err *e)
 {
-	auto_json json_t *j = without_nulls(given), *part = site_part(j);
+	auto_json json_t *j = without_nulls(access), *part = site_part(j);
 	struct pve_inst *inst;
 	struct pve_site *site;
-	struct inst_words w;
+	struct given_inst w;
 
-	if (read_words(j, at, &w, e) < 0)
+	if (read_inst(j, at, &w, e) < 0)
 		return -1;
 	if (!*w.node || !*w.pool || !*w.image_storage)
 		return err_set(e, ERR_INVALID,
@@ -342,7 +258,7 @@ int pve_access_read(
 	json_t *list = json_object_get(access, "instances"), *one;
 	auto_free struct pve_inst **all = NULL;
 	size_t n = 0, i;
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 
 	if (access && (!json_is_array(list) || json_array_size(list) > INSTANCES_MAX))
 		return err_set(e, ERR_INVALID, "access.instances: not a list of servers");
@@ -356,8 +272,7 @@ int pve_access_read(
 	if (!all)
 		return err_oom(e);
 	if (access) {
-		json_array_foreach(list, i, one)
-		{
+		json_array_foreach(list, i, one) {
 			if (enter_inst_locked(d, one, i, &all[i], e) < 0)
 				return -1;
 		}
@@ -390,11 +305,11 @@ static int read_file(struct pve_driver *d, json_t **ret, struct err *e)
 int pve_access_site(struct pve_driver *d, const char *key, struct pve_site **ret, struct err *e)
 {
 	auto_json json_t *file = NULL;
-	struct inst_words w;
+	struct given_inst w;
 	json_t *j;
 
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+		auto_unlock struct lock *held = lock_take(&d->mu);
 		*ret = find_site_locked(d, key);
 		if (*ret)
 			return 0;
@@ -407,17 +322,17 @@ int pve_access_site(struct pve_driver *d, const char *key, struct pve_site **ret
 			"no login for %s is known: set PROXMOX_HOST and its companions, or "
 			"PROXMOX_CONFIG_FILE, and run `moat gc`",
 			key);
-	if (read_words(j, 0, &w, e) < 0)
+	if (read_inst(j, 0, &w, e) < 0)
 		return -1;
-	auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	auto_unlock struct lock *held = lock_take(&d->mu);
 	return enter_site_locked(d, j, &w, ret, e);
 }
 
 struct in_use {
-	json_t *keys; /* object: the sites of which the journal has things */
+	json_t *keys; /* object: the sites on which the journal has entries */
 };
 
-static int note_site(void *arg, const struct journal_thing *t, struct err *e)
+static int note_site(void *arg, const struct journal_entry *t, struct err *e)
 {
 	struct in_use *u = arg;
 	auto_json json_t *ref = NULL;
@@ -446,22 +361,21 @@ int pve_access_save(struct pve_driver *d, struct err *e)
 
 	if (turn_take(&d->saving, &patience, e) == 0)
 		saving = &d->saving;
-	if (!saving || journal_each_thing(d->env->journal, NULL, note_site, &u, e) < 0 ||
+	if (!saving || journal_each_entry(d->env->journal, NULL, note_site, &u, e) < 0 ||
 		read_file(d, &old, e) < 0) {
 		json_decref(sites);
 		return -1;
 	}
 	{
-		/* They are about to have things. */
-		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
-		for (struct pve_box *b = d->boxes; b; b = b->next)
+		/* Sandboxes that have a site are about to journal something there. */
+		auto_unlock struct lock *held = lock_take(&d->mu);
+		for (struct pve_sandbox *b = d->sandboxes; b; b = b->next)
 			if (b->site)
 				json_object_set_new(keys, b->site->key, json_true());
 	}
 	from_file = json_object_get(old, "sites");
-	json_object_foreach(keys, key, value)
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&d->mu);
+	json_object_foreach(keys, key, value) {
+		auto_unlock struct lock *held = lock_take(&d->mu);
 		struct pve_site *s = find_site_locked(d, key);
 		json_t *access = s ? s->access : json_object_get(from_file, key);
 

@@ -1,19 +1,21 @@
-/* What a node offers: storages and their content. It changes seldom and is asked for often. */
+/* A node's equipment changes seldom and is asked for often, so answers are kept for two minutes. */
+#include "driver/proxmox/site/node.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/spec/args.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
 #define CACHE_NS INT64_C(120000000000)
 
 static json_t *cached(struct pve_site *s, const char *path)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 	json_t *entry = json_object_get(s->cache, path);
 
 	if (!entry || now_ns() - json_integer_value(json_object_get(entry, "at")) > CACHE_NS)
@@ -29,7 +31,7 @@ int pve_fetch(
 		return 0;
 	if (pve_call(pve_site_api(site), op, "GET", path, NULL, 0, ret, e) < 0)
 		return -1;
-	auto_unlock pthread_mutex_t *held = lock_take(&site->mu);
+	auto_unlock struct lock *held = lock_take(&site->mu);
 	json_object_set_new(site->cache, path,
 		json_pack("{s:I, s:o}", "at", (json_int_t)now_ns(), "data", json_deep_copy(*ret)));
 	return 0;
@@ -79,7 +81,7 @@ static bool is_of_type(const json_t *storage, const char *type)
 	return text && strcmp(text, type) == 0;
 }
 
-/* Those with a path; all others are block devices or services. */
+/* Types of storage that have a path; all others are block devices or services. */
 static bool is_file_based(const json_t *storage)
 {
 	static const char *const types[] = {"dir", "nfs", "cifs", "btrfs", "cephfs", "glusterfs"};
@@ -95,7 +97,8 @@ static const char *name_of(const json_t *storage)
 	return json_string_value(json_object_get(storage, "storage"));
 }
 
-/* The one that was asked for; else "local", which every server has; else the first. */
+/* Picks a storage: the one that the instance names; else "local", which every server has; else
+ * the first. */
 static int pick(
 	const json_t *all, const char *wanted, const char *content, char **ret, struct err *e)
 {
@@ -103,8 +106,7 @@ static int pick(
 	const json_t *s;
 	size_t i;
 
-	json_array_foreach((json_t *)all, i, s)
-	{
+	json_array_foreach((json_t *)all, i, s) {
 		const char *name = name_of(s);
 
 		/* An ESXi server can be imported from, but nothing can be put on it. */
@@ -119,8 +121,8 @@ static int pick(
 	return found ? str_dup(found, ret, e) : 0;
 }
 
-/* Where files of an OVA go before they are imported: to where the OVA is if that takes disks, else
- * to where the VM's disks are, else anywhere. */
+/* Picks the storage that an OVA is unpacked on before its disks are imported: where the OVA is,
+ * if that storage takes disks; else where the VM's disks are; else any. */
 static int pick_work(
 	const json_t *all, const struct pve_inst *inst, struct pve_storages *st, struct err *e)
 {
@@ -129,8 +131,7 @@ static int pick_work(
 	int best = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)all, i, s)
-	{
+	json_array_foreach((json_t *)all, i, s) {
 		const char *name = name_of(s);
 		int rank = 1;
 
@@ -148,17 +149,17 @@ static int pick_work(
 	return found ? str_dup(found, &st->work, e) : 0;
 }
 
-/* The command that has a storage take more: it sets the whole list, so it repeats what is there. */
+/* The command that lets a storage take one more kind of content. It sets the whole list, so it
+ * repeats what is in there. */
 static void write_fix(const json_t *all, const char *on, const char *content, char ret[160])
 {
 	const json_t *found = NULL, *s;
 	size_t i;
 
-	json_array_foreach((json_t *)all, i, s)
-	{
+	json_array_foreach((json_t *)all, i, s) {
 		const char *name = name_of(s);
 
-		/* The one kind with a path that never takes disks. */
+		/* CephFS has a path, but never takes disks. */
 		if (!name || !is_on(s) || !is_file_based(s) ||
 			(strcmp(content, "images") == 0 && is_of_type(s, "cephfs")))
 			continue;
@@ -193,8 +194,7 @@ int pve_storages_find(
 	write_fix(all, inst->iso_storage, "iso", s.fix_iso);
 	write_fix(all, inst->import_storage, "import", s.fix_import);
 	write_fix(all, s.import, "images", s.fix_work);
-	json_array_foreach(all, i, one)
-	{
+	json_array_foreach(all, i, one) {
 		const char *name = name_of(one);
 		const char *type = json_string_value(json_object_get(one, "type"));
 		const json_t *formats =
@@ -206,8 +206,7 @@ int pve_storages_find(
 			continue;
 		s.images = is_on(one) && takes(one, "images");
 		snprintf(s.image_type, sizeof(s.image_type), "%.31s", type ? type : "");
-		json_array_foreach((json_t *)formats, k, format)
-		{
+		json_array_foreach((json_t *)formats, k, format) {
 			const char *text = json_string_value(format);
 
 			if (text && strcmp(text, "qcow2") == 0)

@@ -1,4 +1,4 @@
-#include "driver/pve-args.h"
+#include "driver/proxmox/spec/args.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/sha256.h"
+#include "wire/sha256.h"
 #include "util/str.h"
 
 static bool is_disk_key(const char *key)
@@ -29,12 +29,11 @@ const char *pve_first_disk(const json_t *config)
 				*found = NULL;
 	json_t *value;
 
-	json_object_foreach((json_t *)config, key, value)
-	{
+	json_object_foreach((json_t *)config, key, value) {
 		text = json_string_value(value);
 		if (!text || !is_disk_key(key) || strstr(text, "media=cdrom"))
 			continue;
-		/* What it boots from, or else the lowest. */
+		/* The disk that the VM boots from, or else the one with the lowest name. */
 		if (boot && strstr(boot, key))
 			return key;
 		if (!found || strcmp(key, found) < 0)
@@ -135,7 +134,7 @@ int pve_nic_text(const struct pve_nic *nic, char **ret, struct err *e)
 		snprintf(tag, sizeof(tag), ",tag=%u", nic->spec->vlan_tag);
 	return str_printf(ret, e, "%s,bridge=%s%s%s%s%s", model, nic->bridge,
 		mac[0] ? ",macaddr=" : "", mac, tag,
-		nic->vm->firewall || nic->walled ? ",firewall=1" : "");
+		nic->vm->firewall || nic->firewalled ? ",firewall=1" : "");
 }
 
 int pve_subnet_params(const struct vnet_spec *vnet, const struct subnet_spec *s, const char *dns,
@@ -173,7 +172,8 @@ static void set_text(json_t *j, const char *key, const char *text)
 	json_object_set_new(j, key, json_string(text));
 }
 
-/* Ours first, then those that the template had; one of ours on a template is not a sandbox's. */
+/* Our tags first, then those of the template; except for tags that moat has put on the template,
+ * which say nothing about a clone. */
 static int set_tags(json_t *j, const struct pve_vm_plan *p, struct err *e)
 {
 	const char *old = json_string_value(json_object_get(p->template_config, "tags"));
@@ -210,7 +210,7 @@ static int set_nics(json_t *j, const struct pve_vm_plan *p, struct buf *removed,
 		struct pve_nic nic = {.vm = vm,
 			.spec = &vm->nics[i],
 			.bridge = p->bridges[i],
-			.walled = p->walled};
+			.firewalled = p->firewalled};
 		auto_free char *text = NULL;
 
 		if (pve_nic_text(&nic, &text, e) < 0)
@@ -218,8 +218,7 @@ static int set_nics(json_t *j, const struct pve_vm_plan *p, struct buf *removed,
 		snprintf(key, sizeof(key), "net%zu", i);
 		set_text(j, key, text);
 	}
-	json_object_foreach((json_t *)p->template_config, old, value)
-	{
+	json_object_foreach((json_t *)p->template_config, old, value) {
 		if (!str_starts(old, "net") || !isdigit((unsigned char)old[3]) ||
 			json_object_get(j, old))
 			continue;
@@ -237,7 +236,8 @@ static void set_machine(json_t *j, const struct pve_vm_plan *p)
 
 	json_object_set_new(j, "memory", json_integer(vm->ram_mb));
 	json_object_set_new(j, "cores", json_integer(vm->vcpus));
-	/* A template of somebody's knows best what is in it, unless the spec says otherwise. */
+	/* A template that the user made has settings that fit its system: they stay, unless the
+	 * spec says otherwise. */
 	if (vm->cpu || !own)
 		set_text(j, "cpu", vm->cpu ? vm->cpu : "host");
 	if (!own || vm->os_type != SPEC_OS_L26)
@@ -274,8 +274,8 @@ static void set_devices(json_t *j, const struct pve_vm_plan *p)
 	set_text(j, "agent", agent ? "enabled=1" : "enabled=0");
 	set_text(j, "serial0", "socket");
 	if (agent && !spec_os_is_windows(vm->os_type))
-		set_text(j, "serial1", "socket"); /* the kept channel into the guest */
-	/* Large files go in on a disc: the drive must be there from the start, a new one cannot be
+		set_text(j, "serial1", "socket"); /* for the kept line into the guest */
+	/* Large files go in on a disc. The drive must be there from the start: it cannot be
 	 * plugged in later. */
 	if (agent && pve_disc_drive(vm, p->template_config))
 		set_text(j, DISC_DRIVE, "none,media=cdrom");
@@ -309,7 +309,8 @@ int pve_vm_settings(const struct pve_vm_plan *p, json_t **ret, struct err *e)
 			return err_oom(e);
 		set_text(j, "delete", list);
 	}
-	/* The escape hatch wins over everything but the stamp; null takes one of ours out. */
+	/* The spec's "native" wins over everything but the stamp; null removes a setting of
+	 * ours. */
 	if (json_object_update(j, p->spec->native) < 0 || set_tags(j, p, e) < 0)
 		return err_oom(e);
 	set_text(j, "description", p->description);

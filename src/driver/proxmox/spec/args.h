@@ -1,5 +1,5 @@
-/* pve-args.h - what is asked of a Proxmox server, put together from the spec. Pure: golden tests
- * compare it. */
+/* args.h - parameters of requests to a Proxmox server, put together from the spec. Pure; any
+ * thread. */
 #pragma once
 
 #include <jansson.h>
@@ -21,7 +21,7 @@ struct pve_vm_plan {
 	const char *const *bridges;    /* for each NIC */
 	const char *image_storage;
 	const char *seed_volid; /* cloud-init disk; NULL: none */
-	bool walled;            /* its cards are behind the firewall, whatever the spec says */
+	bool firewalled;        /* its NICs are behind the firewall, whatever the spec says */
 };
 int pve_vm_settings(const struct pve_vm_plan *p, json_t **ret, struct err *e);
 
@@ -30,19 +30,20 @@ struct pve_nic {
 	const struct vm_spec *vm;
 	const struct nic_spec *spec;
 	const char *bridge;
-	bool walled;
+	bool firewalled;
 };
 int pve_nic_text(const struct pve_nic *nic, char **ret, struct err *e);
-/* POST .../subnets. dns: NULL, or given to guests of networks with a way out. */
+/* The parameters of POST .../subnets. dns: the server that DHCP tells guests of networks with
+ * egress, or NULL. */
 int pve_subnet_params(const struct vnet_spec *vnet, const struct subnet_spec *s, const char *dns,
 	json_t **ret, struct err *e);
 
 /* A VM's name as Proxmox wants it (a DNS name): what is not allowed becomes "-". */
 void pve_dns_name(const char *name, char ret[64]);
-/* A tag as Proxmox wants it. */
+/* A tag as Proxmox wants it: what is not allowed becomes "_". */
 void pve_tag_text(const char *text, char ret[128]);
 bool pve_has_tag(const char *tags, const char *tag);
-/* A snapshot's name as Proxmox wants it. */
+/* A snapshot's name as Proxmox wants it: a name that is not allowed becomes its hash. */
 void pve_snapshot_name(const char *name, char ret[41]);
 /* The drive for large files, which is empty; NULL: something else is in its place. */
 const char *pve_disc_drive(const struct vm_spec *vm, const json_t *template_config);

@@ -1,4 +1,4 @@
-#include "driver/pve-check.h"
+#include "driver/proxmox/spec/check.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,8 @@ static int check_native_value(const json_t *v, const char *place, struct err *e)
 	return 0;
 }
 
-/* Settings that would take a VM out of our hands are not for the escape hatch. */
+/* Settings that the spec's "native" must not change: without them moat could not find the VM
+ * again, or not remove it. */
 static bool is_ours(const char *key)
 {
 	static const char *const ours[] = {
@@ -36,8 +37,7 @@ static int check_vm(const struct vm_spec *vm, size_t i, struct err *e)
 	if (vm->source.kind == SPEC_SOURCE_OVA && access(vm->source.ova, R_OK) < 0)
 		return spec_err(e, SPEC_PLACE("vms[%zu].source.ova", i), "%s: %s", vm->source.ova,
 			strerror(errno));
-	json_object_foreach(vm->native, key, value)
-	{
+	json_object_foreach(vm->native, key, value) {
 		const char *place = SPEC_PLACE("vms[%zu].native.%s", i, key);
 
 		if (is_ours(key))
@@ -55,11 +55,10 @@ static int check_zone(const json_t *zone, struct err *e)
 
 	if (!json_is_object(zone))
 		return spec_err(e, "native.zone", "expected an object");
-	json_object_foreach((json_t *)zone, key, value)
-	{
+	json_object_foreach((json_t *)zone, key, value) {
 		const char *place = SPEC_PLACE("native.zone.%s", key);
 
-		/* It is removed by the name that the journal has. */
+		/* The zone is removed by the name that is in the journal. */
 		if (strcmp(key, "zone") == 0 || strcmp(key, "type") == 0)
 			return spec_err(e, place, "moat sets this itself");
 		if (check_native_value(value, place, e) < 0)
@@ -73,8 +72,7 @@ static int check_native(const json_t *native, struct err *e)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)native, key, value)
-	{
+	json_object_foreach((json_t *)native, key, value) {
 		if (strcmp(key, "auto_snat") == 0 || strcmp(key, "isolated") == 0) {
 			if (!json_is_boolean(value))
 				return spec_err(
@@ -103,12 +101,11 @@ static int check_isolated_vm(const struct vm_spec *vm, size_t i, struct err *e)
 
 	if (!vm->nics_given)
 		return spec_err(e, SPEC_PLACE("vms[%zu].nics", i),
-			"missing: the template's own cards lead out of an isolated sandbox");
+			"missing: the template's own NICs lead out of an isolated sandbox");
 	if (vm->firewall)
 		return spec_err(e, SPEC_PLACE("vms[%zu].firewall", i),
 			"leaves the rules to you, and an isolated sandbox needs moat's");
-	json_object_foreach(vm->native, key, value)
-	{
+	json_object_foreach(vm->native, key, value) {
 		if (str_starts(key, "net") || str_starts(key, "hostpci") ||
 			strcmp(key, "args") == 0)
 			return spec_err(e, SPEC_PLACE("vms[%zu].native.%s", i, key),
@@ -117,7 +114,8 @@ static int check_isolated_vm(const struct vm_spec *vm, size_t i, struct err *e)
 	return 0;
 }
 
-/* What would be a way out, wherever the spec has it. The server's part is in pve-wall.c. */
+/* Refuses everything in the spec that gives egress. The rules on the server are firewall.c's
+ * part. */
 static int check_isolated(const struct sandbox_spec *spec, struct err *e)
 {
 	const struct networks_spec *net = &spec->networks;
@@ -151,7 +149,8 @@ static int check_vnet(const struct vnet_spec *v, size_t i, struct err *e)
 		return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
 			"a list of what may be reached cannot be enforced on a Proxmox "
 			"server; use deny, or open");
-	/* The server's DHCP answers from the gateway's address, and without one not at all. */
+	/* The server's DHCP answers from the gateway's address; without a gateway it does not
+	 * answer. */
 	for (size_t k = 0; k < v->n_subnets; k++)
 		if (v->dhcp && v->subnets[k].n_dhcp_ranges && !v->subnets[k].gateway)
 			return spec_unsupported(e,

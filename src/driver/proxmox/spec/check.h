@@ -1,9 +1,9 @@
-/* pve-check.h - refuses what the Proxmox driver cannot do, before anything is made. Pure, but for
- * the look whether an OVA can be read. */
+/* check.h - refuses specs that the Proxmox driver cannot fulfil, before anything is made. Pure,
+ * except that it looks whether an OVA can be read; any thread. */
 #pragma once
 
 #include "spec/spec.h"
 
-/* Whether nothing of the sandbox may get anywhere but to its own networks: native.isolated. */
+/* Whether the sandbox may reach nothing but its own networks: "isolated" in the spec's "native". */
 bool pve_is_isolated(const struct sandbox_spec *spec);
 int pve_check_spec(const struct sandbox_spec *spec, struct err *e);

@@ -1,15 +1,21 @@
 /*
- * Numbers of VMs. The server's "next free number" reserves nothing, so several may be told the
- * same: we keep those apart that ask here, and try again when somebody else was faster.
+ * The server's "next free number" reserves nothing, so several clients may be told the same.
+ * Threads of this daemon reserve theirs in pve_site.ids; when another client was faster, the next
+ * number is tried.
  */
+#include "driver/proxmox/vm/id.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/api/task.h"
+#include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/site/entry.h"
+#include "driver/proxmox/vm/remove.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 
 #define LOCK_PAUSE 0.3
 enum { TAKEN_TRIES = 30, TRANSIENT_TRIES = 3, ID_MAX = 999999999 };
@@ -22,7 +28,7 @@ static bool is_reserved_locked(const struct pve_site *s, unsigned id)
 	return false;
 }
 
-/* False: all slots are in use at the moment. */
+/* False: all slots of pve_site.ids are in use at the moment. */
 static bool enter_locked(struct pve_site *s, unsigned id)
 {
 	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
@@ -35,7 +41,7 @@ static bool enter_locked(struct pve_site *s, unsigned id)
 
 static bool reserve(struct pve_site *s, unsigned *id)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	while (is_reserved_locked(s, *id))
 		++*id;
@@ -44,23 +50,23 @@ static bool reserve(struct pve_site *s, unsigned *id)
 
 bool pve_id_keep(struct pve_site *s, unsigned id)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	return !is_reserved_locked(s, id) && enter_locked(s, id);
 }
 
 void pve_id_release(struct pve_site *s, unsigned id)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&s->mu);
+	auto_unlock struct lock *held = lock_take(&s->mu);
 
 	for (size_t i = 0; i < ARRAY_LEN(s->ids); i++)
 		if (s->ids[i] == id)
 			s->ids[i] = 0;
 }
 
-/* least: those below were found to be taken. */
+/* Reserves a free number of at least `least`: lower ones were found to be taken. */
 static int pick(
-	struct pve_box *b, const struct op *op, unsigned least, unsigned *ret, struct err *e)
+	struct pve_sandbox *b, const struct op *op, unsigned least, unsigned *ret, struct err *e)
 {
 	auto_json json_t *next = NULL;
 	const char *text;
@@ -79,15 +85,7 @@ static int pick(
 	return 0;
 }
 
-bool pve_was_locked(const struct err *e, unsigned vmid)
-{
-	char file[32];
-
-	snprintf(file, sizeof(file), "/lock-%u.conf", vmid);
-	return e->kind == ERR_BACKEND && strstr(e->msg, "can't lock file") && strstr(e->msg, file);
-}
-
-int pve_run_in_turn(struct pve_box *b, const struct op *op, unsigned vmid, double seconds,
+int pve_run_in_turn(struct pve_sandbox *b, const struct op *op, unsigned vmid, double seconds,
 	const char *method, json_t *params, unsigned flags, const char *path, struct err *e)
 {
 	auto_json __attribute__((unused)) json_t *used = params;
@@ -96,17 +94,9 @@ int pve_run_in_turn(struct pve_box *b, const struct op *op, unsigned vmid, doubl
 
 	while (pve_run(b->api, op, method, json_incref(params), flags, e, "/nodes/%s/qemu/%u/%s",
 		       b->inst->node, vmid, path) < 0)
-		if (!pve_was_locked(e, vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
+		if (!pve_says_vm_locked(e, vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
 			return -1;
 	return 0;
-}
-
-/* Who makes a VM holds the lock of its number until it is made. */
-static bool was_taken(const struct err *e, unsigned vmid)
-{
-	return pve_was_locked(e, vmid) ||
-	       ((e->kind == ERR_BACKEND || e->kind == ERR_INVALID || e->kind == ERR_NOT_FOUND) &&
-		       (strstr(e->msg, "already exists") || strstr(e->msg, "already in use")));
 }
 
 static bool is_transient(const struct err *e)
@@ -114,12 +104,12 @@ static bool is_transient(const struct err *e)
 	return e->kind == ERR_UNAVAILABLE;
 }
 
-/* Whatever came of a failed attempt is removed, and its row with it; a row that stays is the box's
- * to remove. */
-static int undo(struct pve_box *b, unsigned vmid, int64_t row, struct err *e)
+/* Removes what a failed attempt may have made, and its journal entry. If that fails, the entry
+ * stays, and the sandbox's removal deals with it. */
+static int undo(struct pve_sandbox *b, unsigned vmid, int64_t row, struct err *e)
 {
 	struct op cleanup = op_for_cleanup(60);
-	struct pve_doomed vm = {
+	struct pve_removal vm = {
 		.node = b->inst->node, .stamp = b->stamp, .vmid = vmid, .maybe_coming = true};
 
 	if (pve_vm_remove(b->site, &cleanup, &vm, e) < 0)
@@ -127,7 +117,7 @@ static int undo(struct pve_box *b, unsigned vmid, int64_t row, struct err *e)
 	return journal_gone(b->d->env->journal, row, e);
 }
 
-int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
+int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 	int (*make)(void *arg, unsigned vmid, const struct op *op, struct err *e), void *arg,
 	unsigned *ret_vmid, int64_t *ret_row, struct err *e)
 {
@@ -143,7 +133,7 @@ int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 		if (pick(b, op, least, &id, e) < 0)
 			return -1;
 		snprintf(name, sizeof(name), "%u", id);
-		if (pve_thing_intent(b, kind, name, &row, e) < 0) {
+		if (pve_entry_intent(b, kind, name, &row, e) < 0) {
 			pve_id_release(b->site, id);
 			return -1;
 		}
@@ -155,8 +145,8 @@ int pve_vm_new(struct pve_box *b, const struct op *op, const char *kind,
 			return journal_done(b->d->env->journal, row, e);
 		}
 		why = *e;
-		if (was_taken(e, id) && ++taken <= TAKEN_TRIES) {
-			/* Not ours, or not any more. */
+		if (pve_says_vmid_taken(e, id) && ++taken <= TAKEN_TRIES) {
+			/* The VM of this number is another client's. */
 			if (journal_gone(b->d->env->journal, row, e) < 0)
 				return -1;
 			least = id + 1;

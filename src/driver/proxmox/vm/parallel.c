@@ -1,34 +1,33 @@
 /*
- * Several things at once, for work that mostly waits for a server. Each has a thread; their ops end
- * with the caller's, and with the first failure.
+ * Threads are right for this work, which mostly waits for a server. Their op ends with the
+ * caller's, and with the first failure.
  */
+#include "driver/proxmox/vm/parallel.h"
+
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "driver/pve.h"
-#include "util/auto.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
+#include "util/thread/thread.h"
 
 enum { AT_ONCE_MAX = 16 };
 
-struct together {
+struct parallel {
 	int (*one)(void *arg, size_t i, const struct op *op, struct err *e);
 	void *arg;
 	struct op op;
-	int done_fd; /* a count of those that have ended */
-	pthread_mutex_t mu;
+	int done_fd; /* eventfd: how many threads have ended */
+	struct lock mu;
 	size_t next, n;
 	bool failed;
 	struct err first;
 };
 
-static bool take_next(struct together *t, size_t *ret)
+static bool take_next(struct parallel *t, size_t *ret)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&t->mu);
+	auto_unlock struct lock *held = lock_take(&t->mu);
 
 	if (t->failed || t->next == t->n)
 		return false;
@@ -36,9 +35,9 @@ static bool take_next(struct together *t, size_t *ret)
 	return true;
 }
 
-static void note_failure(struct together *t, const struct err *e)
+static void note_failure(struct parallel *t, const struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&t->mu);
+	auto_unlock struct lock *held = lock_take(&t->mu);
 
 	if (!t->failed)
 		t->first = *e;
@@ -47,7 +46,7 @@ static void note_failure(struct together *t, const struct err *e)
 
 static void *work(void *arg)
 {
-	struct together *t = arg;
+	struct parallel *t = arg;
 	uint64_t one = 1;
 	struct err e;
 	size_t i;
@@ -62,8 +61,8 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Waits for the workers; a caller that is cancelled or late passes that on, and waits on. */
-static int watch(struct together *t, const struct op *op, size_t running, struct err *e)
+/* Waits for the threads. When the caller's op ends, it cancels them and goes on waiting. */
+static int watch(struct parallel *t, const struct op *op, size_t running, struct err *e)
 {
 	struct op patience = op_for_cleanup(0);
 	const struct op *wait = op;
@@ -86,22 +85,19 @@ static int watch(struct together *t, const struct op *op, size_t running, struct
 	return rc;
 }
 
-static int run(struct together *t, const struct op *op, struct err *e)
+static int run(struct parallel *t, const struct op *op, struct err *e)
 {
 	size_t n = t->n < AT_ONCE_MAX ? t->n : AT_ONCE_MAX, started = 0;
 	pthread_t threads[AT_ONCE_MAX];
-	int failed = 0, rc;
+	int rc;
 
-	for (; started < n && !failed; started++)
-		failed = pthread_create(&threads[started], NULL, work, t);
-	if (failed) {
-		started--;
-		if (!started)
-			return err_sys(e, failed, "thread");
-	}
+	while (started < n && thread_start(&threads[started], "pve-parallel", work, t, e) == 0)
+		started++;
+	if (!started)
+		return -1;
 	rc = watch(t, op, started, e);
 	for (size_t i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+		thread_join(threads[i]);
 	if (rc < 0)
 		return -1;
 	if (t->failed) {
@@ -111,11 +107,11 @@ static int run(struct together *t, const struct op *op, struct err *e)
 	return 0;
 }
 
-int pve_together(const struct op *op, size_t n,
+int pve_parallel(const struct op *op, size_t n,
 	int (*one)(void *arg, size_t i, const struct op *op, struct err *e), void *arg,
 	struct err *e)
 {
-	struct together t = {.one = one, .arg = arg, .n = n};
+	struct parallel t = {.one = one, .arg = arg, .n = n};
 	int rc;
 
 	if (n == 0)
@@ -131,9 +127,9 @@ int pve_together(const struct op *op, size_t n,
 		op_done(&t.op);
 		return err_sys(e, errno, "eventfd");
 	}
-	pthread_mutex_init(&t.mu, NULL);
+	lock_init(&t.mu, "parallel.mu", LOCK_LEAF);
 	rc = run(&t, op, e);
-	pthread_mutex_destroy(&t.mu);
+	lock_done(&t.mu);
 	close(t.done_fd);
 	op_done(&t.op);
 	return rc;

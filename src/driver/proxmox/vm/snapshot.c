@@ -1,19 +1,24 @@
-/* Snapshots with memory, of one VM or of all VMs of a sandbox at once. */
+#include "driver/proxmox/vm/snapshot.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "driver/pve.h"
-#include "util/auto.h"
+#include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/site/sandbox.h"
+#include "driver/proxmox/vm/id.h"
+#include "driver/proxmox/vm/parallel.h"
+#include "driver/proxmox/vm/start.h"
+#include "driver/proxmox/vm/vm.h"
 #include "util/json.h"
 
 #define LOCK_PAUSE 0.5
-/* After a VM was taken back, the server may hold its file for half a minute longer than any status
- * tells; each try waits for ten seconds there. */
+/* After a rollback the server may hold the lock of the VM's configuration for half a minute, and
+ * no status tells; each try waits for ten seconds on the server. */
 #define TURN_SECONDS 90.0
 enum { LOCK_TRIES = 120 };
 
 struct job {
-	struct pve_box *b;
+	struct pve_sandbox *b;
 	char name[41];
 	const char *text;
 };
@@ -33,9 +38,9 @@ static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct er
 	op_progress(op, 0, 0, "snapshot of %s", vm->spec->name);
 	if (take_new(j, vm, op, e) == 0)
 		return 0;
-	/* A second one of the same name replaces the first. */
+	/* A second snapshot of the same name replaces the first. */
 	snprintf(path, sizeof(path), "snapshot/%s", j->name);
-	if (!strstr(e->msg, "already") ||
+	if (!pve_says_name_taken(e) ||
 		pve_run_in_turn(
 			j->b, op, vm->vmid, TURN_SECONDS, "DELETE", NULL, PVE_TWICE, path, e) < 0 ||
 		take_new(j, vm, op, e) < 0)
@@ -43,7 +48,8 @@ static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct er
 	return 0;
 }
 
-/* A disc in the VM would be part of the snapshot, and not there any more when it is restored. */
+/* The drive for large files is kept empty: a disc would be part of the snapshot, and would be
+ * gone when that is restored. */
 static int take_one(void *arg, size_t i, const struct op *op, struct err *e)
 {
 	struct job *j = arg;
@@ -59,27 +65,28 @@ static int take_one(void *arg, size_t i, const struct op *op, struct err *e)
 	return rc;
 }
 
-int pve_snapshot(struct box *box, const struct op *op, const char *name, struct err *e)
+int pve_snapshot(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	struct job j = {.b = (struct pve_box *)box, .text = name};
+	struct job j = {.b = (struct pve_sandbox *)sandbox, .text = name};
 
 	pve_snapshot_name(name, j.name);
-	return pve_together(op, j.b->n_vms, take_one, &j, e);
+	return pve_parallel(op, j.b->n_vms, take_one, &j, e);
 }
 
-int pve_snapshot_vm(
-	struct box *box, const struct op *op, unsigned vm, const char *name, struct err *e)
+int pve_snapshot_vm(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
+	const char *name, struct err *e)
 {
-	struct job j = {.b = (struct pve_box *)box, .text = name};
+	struct job j = {.b = (struct pve_sandbox *)sandbox, .text = name};
 
 	pve_snapshot_name(name, j.name);
 	return take_one(&j, vm, op, e);
 }
 
-/* The server may keep the VM locked for a while after it says that it is done. */
+/* The server may keep the VM locked for a while after the task of the rollback has ended. */
 static int wait_unlocked(struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	struct pve_box *b = vm->box;
+	struct pve_sandbox *b = vm->sandbox;
 
 	for (int i = 0; i < LOCK_TRIES; i++) {
 		auto_json json_t *status = NULL;
@@ -122,8 +129,7 @@ static int check_there(const struct job *j, unsigned vm, const struct op *op, st
 	if (pve_do(j->b->api, op, "GET", NULL, 0, &list, e, "/nodes/%s/qemu/%u/snapshot",
 		    j->b->inst->node, j->b->vms[vm].vmid) < 0)
 		return -1;
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		const char *text = json_string_value(json_object_get(one, "name"));
 
 		if (text && strcmp(text, j->name) == 0)
@@ -133,22 +139,23 @@ static int check_there(const struct job *j, unsigned vm, const struct op *op, st
 		e, ERR_NOT_FOUND, "VM %s has no snapshot %s", j->b->vms[vm].spec->name, j->text);
 }
 
-int pve_restore(struct box *box, const struct op *op, const char *name, struct err *e)
+int pve_restore(
+	struct driver_sandbox *sandbox, const struct op *op, const char *name, struct err *e)
 {
-	struct job j = {.b = (struct pve_box *)box, .text = name};
+	struct job j = {.b = (struct pve_sandbox *)sandbox, .text = name};
 
 	pve_snapshot_name(name, j.name);
-	/* One of a single VM is not enough for all: nothing happens then. */
+	/* A snapshot that only some of the VMs have restores none of them. */
 	for (unsigned i = 0; i < j.b->n_vms; i++)
 		if (check_there(&j, i, op, e) < 0)
 			return -1;
-	return pve_together(op, j.b->n_vms, restore_one, &j, e);
+	return pve_parallel(op, j.b->n_vms, restore_one, &j, e);
 }
 
-int pve_restore_vm(
-	struct box *box, const struct op *op, unsigned vm, const char *name, struct err *e)
+int pve_restore_vm(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
+	const char *name, struct err *e)
 {
-	struct job j = {.b = (struct pve_box *)box, .text = name};
+	struct job j = {.b = (struct pve_sandbox *)sandbox, .text = name};
 
 	pve_snapshot_name(name, j.name);
 	return check_there(&j, vm, op, e) < 0 ? -1 : restore_one(&j, vm, op, e);

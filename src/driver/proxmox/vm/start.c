@@ -1,23 +1,20 @@
 /*
- * Switching VMs on. An apply of the SDN ends the DHCP servers of all zones and starts them again
- * one by one; QEMU does not start meanwhile if a card of the VM is in such a zone.
+ * An apply of the SDN ends the DHCP servers of all zones and starts them again one by one. QEMU
+ * does not start meanwhile if a NIC of the VM is in such a zone, so the start is tried again.
  */
+#include "driver/proxmox/vm/start.h"
+
 #include <string.h>
 
-#include "driver/pve.h"
+#include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/vm/id.h"
 #include "util/json.h"
 
 #define LOCK_SECONDS 90.0
 #define PAUSE        0.5
 enum { START_TRIES = 6, TRANSIENT_TRIES = 4 };
 
-/* The server says no more than that. The same comes of settings that QEMU does not take. */
-static bool qemu_gave_up(const struct err *e)
-{
-	return e->kind == ERR_BACKEND && strstr(e->msg, "QEMU exited with code 1");
-}
-
-static bool is_stopped(struct pve_box *b, const struct op *op, unsigned vmid)
+static bool is_stopped(struct pve_sandbox *b, const struct op *op, unsigned vmid)
 {
 	auto_json json_t *status = NULL;
 	struct err ignored;
@@ -30,8 +27,9 @@ static bool is_stopped(struct pve_box *b, const struct op *op, unsigned vmid)
 	return text && strcmp(text, "stopped") == 0;
 }
 
-/* alone: no other sandbox of ours applies its networks meanwhile; somebody else may. */
-static int try_once(struct pve_box *b, const struct op *op, unsigned vmid, const char *path,
+/* alone: no other sandbox of ours applies its networks meanwhile; another client of the server
+ * may. */
+static int try_once(struct pve_sandbox *b, const struct op *op, unsigned vmid, const char *path,
 	unsigned flags, bool alone, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
@@ -44,25 +42,26 @@ static int try_once(struct pve_box *b, const struct op *op, unsigned vmid, const
 	return pve_run_in_turn(b, op, vmid, LOCK_SECONDS, "POST", NULL, flags, path, e);
 }
 
-int pve_switch_on(struct pve_box *b, const struct op *op, unsigned vmid, const char *path,
+int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, const char *path,
 	unsigned flags, struct err *e)
 {
 	struct err late;
 
 	for (int i = 0; try_once(b, op, vmid, path, flags, i > 0, e) < 0; i++)
-		if (i + 1 == START_TRIES || !qemu_gave_up(e) || !is_stopped(b, op, vmid) ||
+		if (i + 1 == START_TRIES || !pve_says_qemu_failed(e) || !is_stopped(b, op, vmid) ||
 			op_pause(op, PAUSE * (1 << i), &late) < 0)
 			return -1;
 	return 0;
 }
 
-int pve_start(struct pve_box *b, const struct op *op, unsigned vmid, struct err *e)
+int pve_start(struct pve_sandbox *b, const struct op *op, unsigned vmid, struct err *e)
 {
 	for (int i = 0;; i++) {
 		if (pve_switch_on(b, op, vmid, "status/start", 0, e) == 0)
 			return 0;
-		/* An answer that was lost: it runs already, or it can be told once more. */
-		if (strstr(e->msg, "already running"))
+		/* If only the answer was lost, the VM runs already; otherwise it can be started
+		 * once more. */
+		if (pve_says_runs_already(e))
 			return 0;
 		if (e->kind != ERR_UNAVAILABLE || i + 1 == TRANSIENT_TRIES)
 			return -1;

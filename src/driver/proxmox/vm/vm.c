@@ -1,19 +1,21 @@
-/* One VM: cloned from its template, configured, started, and the way into it. */
-#include <errno.h>
-#include <fcntl.h>
+#include "driver/proxmox/vm/vm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "driver/health.h"
-#include "driver/pve.h"
-#include "driver/seed.h"
+#include "driver/proxmox/api/task.h"
+#include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/network/firewall.h"
+#include "driver/proxmox/network/net.h"
+#include "driver/proxmox/site/entry.h"
+#include "driver/proxmox/vm/id.h"
+#include "driver/proxmox/vm/seed.h"
+#include "driver/proxmox/vm/start.h"
 #include "util/auto.h"
-#include "util/io.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
 #define CLONE_TURN_SECONDS 20.0
@@ -23,12 +25,12 @@
 static int describe(const struct pve_vm *vm, char **ret, struct err *e)
 {
 	return str_printf(ret, e, "VM %s of moat sandbox %s; it is removed with it. %s",
-		vm->spec->name, vm->box->id, vm->box->stamp);
+		vm->spec->name, vm->sandbox->id, vm->sandbox->stamp);
 }
 
 static int clone_as(struct pve_vm *vm, unsigned vmid, bool full, const struct op *op, struct err *e)
 {
-	struct pve_box *b = vm->box;
+	struct pve_sandbox *b = vm->sandbox;
 	auto_free char *text = NULL;
 	char name[64];
 	json_t *params;
@@ -40,8 +42,8 @@ static int clone_as(struct pve_vm *vm, unsigned vmid, bool full, const struct op
 		text, "full", full);
 	if (params && full)
 		json_object_set_new(params, "storage", json_string(b->inst->image_storage));
-	/* Somebody may be changing the template at the moment: that passes, and nothing was made.
-	 */
+	/* Another client may be changing the template at the moment. That passes, and nothing
+	 * was made. */
 	return pve_run_in_turn(b, op, vm->template_id, CLONE_TURN_SECONDS, "POST", params,
 		PVE_PATIENT, "clone", e);
 }
@@ -52,8 +54,8 @@ static int clone_with_id(void *arg, unsigned vmid, const struct op *op, struct e
 
 	if (clone_as(vm, vmid, false, op, e) == 0)
 		return 0;
-	/* Not every storage can share a template's disk. */
-	if (!strcasestr(e->msg, "linked clone"))
+	/* A full clone copies the disk, for storages that cannot share a template's. */
+	if (!pve_says_no_linked_clone(e))
 		return -1;
 	return clone_as(vm, vmid, true, op, e);
 }
@@ -61,53 +63,29 @@ static int clone_with_id(void *arg, unsigned vmid, const struct op *op, struct e
 int pve_vm_clone(struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	op_progress(op, 0, 0, "cloning %s", vm->spec->name);
-	if (pve_vm_new(vm->box, op, "vm", clone_with_id, vm, &vm->vmid, &vm->row, e) < 0)
+	if (pve_vm_new(vm->sandbox, op, "vm", clone_with_id, vm, &vm->vmid, &vm->row, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	return str_printf(&vm->console_url, e, "%s/?console=kvm&%s=1&vmid=%u&node=%s",
-		vm->box->site->base_url, vm->spec->vga == SPEC_VGA_NONE ? "xtermjs" : "novnc",
-		vm->vmid, vm->box->inst->node);
+		vm->sandbox->site->base_url, vm->spec->vga == SPEC_VGA_NONE ? "xtermjs" : "novnc",
+		vm->vmid, vm->sandbox->inst->node);
 }
 
 /* ---- configuring ---- */
 
-/* Makes the cloud-init disk here and puts it onto the server. */
 static int upload_seed(struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	struct pve_box *b = vm->box;
-	auto_free char *path = NULL, *name = NULL;
-	auto_fd int fd = -1;
-	struct pve_upload up;
-	struct stat st;
-	int rc;
+	struct pve_sandbox *b = vm->sandbox;
+	auto_free char *label = NULL;
 
 	if (!b->iso_storage)
 		return err_set(e, ERR_UNSUPPORTED,
 			"cloud_init: no storage of node %s takes ISO images: add \"iso\" to the "
 			"content of one",
 			b->inst->node);
-	if (str_printf(&path, e, "%s/%s-%s.iso", b->d->env->paths->state, b->id, vm->spec->name) <
-			0 ||
-		str_printf(&name, e, "%s-%s-seed.iso", b->stamp, vm->spec->name) < 0 ||
-		str_printf(&vm->seed_volid, e, "%s:iso/%s", b->iso_storage, name) < 0)
+	if (str_printf(&label, e, "%s-seed", vm->spec->name) < 0)
 		return -1;
-	rc = seed_write(path, b->id, vm->spec, e);
-	fd = rc == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	unlink(path);
-	if (rc < 0)
-		return -1;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(e, errno, "%s", path);
-	if (pve_thing_intent(b, "volume", vm->seed_volid, &vm->seed_row, e) < 0)
-		return -1;
-	up = (struct pve_upload){.node = b->inst->node,
-		.storage = b->iso_storage,
-		.content = "iso",
-		.name = name,
-		.fd = fd,
-		.size = (uint64_t)st.st_size};
-	if (pve_upload(b->api, op, &up, e) < 0)
-		return -1;
-	return journal_done(b->d->env->journal, vm->seed_row, e);
+	return pve_seed_upload(
+		b, op, vm->spec, b->iso_storage, label, &vm->seed_volid, &vm->seed_row, e);
 }
 
 static int grow_disk(struct pve_vm *vm, const struct op *op, struct err *e)
@@ -124,15 +102,15 @@ static int grow_disk(struct pve_vm *vm, const struct op *op, struct err *e)
 	if (have >= want)
 		return 0;
 	snprintf(size, sizeof(size), "%uG", vm->spec->disk_gb);
-	return pve_run(vm->box->api, op, "PUT", json_pack("{s:s, s:s}", "disk", disk, "size", size),
-		PVE_TWICE | PVE_PATIENT, e, "/nodes/%s/qemu/%u/resize", vm->box->inst->node,
-		vm->vmid);
+	return pve_run(vm->sandbox->api, op, "PUT",
+		json_pack("{s:s, s:s}", "disk", disk, "size", size), PVE_TWICE | PVE_PATIENT, e,
+		"/nodes/%s/qemu/%u/resize", vm->sandbox->inst->node, vm->vmid);
 }
 
 static int put_settings(
 	struct pve_vm *vm, const struct op *op, const char *const *bridges, struct err *e)
 {
-	struct pve_box *b = vm->box;
+	struct pve_sandbox *b = vm->sandbox;
 	auto_free char *text = NULL;
 	json_t *params = NULL;
 	struct pve_vm_plan plan = {.spec = vm->spec,
@@ -141,7 +119,7 @@ static int put_settings(
 		.bridges = bridges,
 		.image_storage = b->inst->image_storage,
 		.seed_volid = vm->seed_volid,
-		.walled = b->walled};
+		.firewalled = b->firewalled};
 
 	if (describe(vm, &text, e) < 0)
 		return -1;
@@ -161,15 +139,15 @@ int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e)
 	if (spec->cloud_init && upload_seed(vm, op, e) < 0)
 		return err_wrap(e, "VM %s", spec->name);
 	for (size_t i = 0; i < spec->n_nics && rc == 0; i++)
-		rc = pve_net_bridge(vm->box, op, &spec->nics[i], &bridges[i], e);
+		rc = pve_net_bridge(vm->sandbox, op, &spec->nics[i], &bridges[i], e);
 	if (rc == 0)
 		rc = put_settings(vm, op, (const char *const *)bridges, e);
 	if (rc == 0)
-		rc = pve_wall_make(vm, op, e);
+		rc = pve_firewall_make(vm, op, e);
 	if (rc == 0)
 		rc = grow_disk(vm, op, e);
 	for (size_t i = 0; i < spec->n_nics && rc == 0; i++)
-		rc = pve_net_reserve(vm->box, op, vm, &spec->nics[i], e);
+		rc = pve_net_reserve(vm->sandbox, op, vm, &spec->nics[i], e);
 	for (size_t i = 0; i < spec->n_nics; i++)
 		free(bridges[i]);
 	return rc < 0 ? err_wrap(e, "VM %s", spec->name) : 0;
@@ -180,7 +158,7 @@ int pve_vm_configure(struct pve_vm *vm, const struct op *op, struct err *e)
 int pve_vm_start(struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	op_progress(op, 0, 0, "starting %s", vm->spec->name);
-	if (pve_start(vm->box, op, vm->vmid, e) < 0)
+	if (pve_start(vm->sandbox, op, vm->vmid, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	return 0;
 }
@@ -192,23 +170,23 @@ static bool has_agent(const struct vm_spec *spec)
 
 static int iso_intent(void *arg, const char *volid, int64_t *ret_row, struct err *e)
 {
-	return pve_thing_intent(((struct pve_vm *)arg)->box, "volume", volid, ret_row, e);
+	return pve_entry_intent(((struct pve_vm *)arg)->sandbox, "volume", volid, ret_row, e);
 }
 
 static void iso_gone(void *arg, int64_t row)
 {
 	struct err ignored;
 
-	/* A row too many costs one more look when the sandbox is removed. */
-	if (journal_gone(((struct pve_vm *)arg)->box->d->env->journal, row, &ignored) < 0)
+	/* An entry too many costs one more look when the sandbox is removed. */
+	if (journal_gone(((struct pve_vm *)arg)->sandbox->d->env->journal, row, &ignored) < 0)
 		return;
 }
 
 static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
-	struct pve_box *b = vm->box;
+	struct pve_sandbox *b = vm->sandbox;
 
-	vm->way = (struct pve_guest_vm){.api = b->api,
+	vm->guest_vm = (struct pve_guest_vm){.api = b->api,
 		.node = b->inst->node,
 		.name = vm->spec->name,
 		.vmid = vm->vmid,
@@ -222,12 +200,12 @@ static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret
 		.iso_intent = iso_intent,
 		.iso_gone = iso_gone,
 		.arg = vm};
-	return pve_guest_open(&vm->way, op, ret, e);
+	return pve_guest_open(&vm->guest_vm, op, ret, e);
 }
 
 struct guest *pve_vm_guest(struct pve_vm *vm)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
 	return vm->guest;
 }
@@ -244,14 +222,14 @@ int pve_vm_guest_take(struct pve_vm *vm, const struct op *op, struct guest **ret
 		if (turn_take(&vm->opening, op, e) < 0)
 			return -1;
 		held = &vm->opening;
-		g = pve_vm_guest(vm); /* somebody else may have opened it while we waited */
+		g = pve_vm_guest(vm); /* another thread may have opened it while we waited */
 	}
 	if (!g) {
 		if (open_guest(vm, op, &g, e) < 0)
 			return err_wrap(e, "VM %s", vm->spec->name);
-		auto_unlock pthread_mutex_t *mu = lock_take(&vm->mu);
+		auto_unlock struct lock *mu = lock_take(&vm->mu);
 		vm->guest = g;
-		vm->state = BOX_VM_RUNNING;
+		vm->state = VM_RUNNING;
 	}
 	*ret = g;
 	return 0;
@@ -271,7 +249,7 @@ static int wait_until_well(struct pve_vm *vm, struct guest *g, const struct op *
 
 int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	struct op boot = op_within(op, vm->box->d->env->boot_timeout);
+	struct op boot = op_within(op, vm->sandbox->d->env->boot_timeout);
 	struct guest *g;
 
 	if (!has_agent(vm->spec))
@@ -282,7 +260,7 @@ int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e)
 			err_set(e, ERR_TIMEOUT,
 				"the guest agent of VM %s did not answer within %g s: is "
 				"qemu-guest-agent installed in it?",
-				vm->spec->name, vm->box->d->env->boot_timeout);
+				vm->spec->name, vm->sandbox->d->env->boot_timeout);
 		pve_vm_explain(vm, e);
 		return -1;
 	}
@@ -298,8 +276,8 @@ void pve_vm_explain(struct pve_vm *vm, struct err *e)
 
 	if (e->kind != ERR_UNAVAILABLE && e->kind != ERR_TIMEOUT && e->kind != ERR_BACKEND)
 		return;
-	if (pve_do(vm->box->api, &op, "GET", NULL, 0, &status, &ignored,
-		    "/nodes/%s/qemu/%u/status/current", vm->box->inst->node, vm->vmid) < 0) {
+	if (pve_do(vm->sandbox->api, &op, "GET", NULL, 0, &status, &ignored,
+		    "/nodes/%s/qemu/%u/status/current", vm->sandbox->inst->node, vm->vmid) < 0) {
 		if (ignored.kind == ERR_NOT_FOUND)
 			err_set(e, ERR_UNAVAILABLE, "VM %s (%u) is gone from the server",
 				vm->spec->name, vm->vmid);
@@ -309,7 +287,7 @@ void pve_vm_explain(struct pve_vm *vm, struct err *e)
 	if (!text || strcmp(text, "stopped") != 0)
 		return;
 	err_set(e, ERR_UNAVAILABLE, "VM %s (%u) is not running any more", vm->spec->name, vm->vmid);
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-	vm->state = BOX_VM_DEAD;
+	auto_unlock struct lock *held = lock_take(&vm->mu);
+	vm->state = VM_DEAD;
 	vm->death = *e;
 }

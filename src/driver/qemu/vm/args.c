@@ -1,9 +1,7 @@
-#include "driver/qemu-args.h"
+#include "driver/qemu/vm/args.h"
 
 #include <string.h>
 
-#include "net/tapnet.h"
-#include "net/usernet.h"
 #include "util/json.h"
 
 /* Enough for programs built for x86-64-v2. `max` would cost a quarter of the speed under emulation.
@@ -11,19 +9,20 @@
 #define TCG_CPU "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand"
 /*
  * Under emulation a guest kernel distrusts the TSC, and each look at the clock becomes a slow trip
- * to an emulated HPET; and what it does against speculative execution only costs: there is none.
- * How fast the TSC is it must be told: measured on a busy host, it has been off by a factor of
- * eight. Nor must it count the timer's ticks, which come late on such a host: too few, and it takes
- * the timer for broken and panics.
+ * to an emulated HPET. What it does against speculative execution only costs: there is none here.
+ * It must be told how fast the TSC is: measured on a busy host, that has been off by a factor of
+ * eight. Nor must it count the timer's ticks, which come late on such a host: if there are too few,
+ * it takes the timer for broken and panics.
  */
 #define TCG_CMDLINE " tsc=reliable mitigations=off no_timer_check"
 /*
- * As many ports as a VM may be given, and an interrupt for each direction of each, for the device's
- * own two queues and for its configuration: with fewer, a guest shares one and looks at all queues
- * whenever it comes.
+ * As many ports as a VM may be given. There is an interrupt for each direction of each port, for
+ * the device's own two queues and for its configuration: with fewer, queues share an interrupt, and
+ * the guest looks at all of them whenever it comes.
  */
 #define PORTS "max_ports=7,vectors=17"
-/* Without KVM an eventfd only takes what the guest sends through one more thread. */
+/* Without KVM an eventfd gains nothing: it only makes one more thread wake up.
+ */
 #define PORTS_DIRECT ",ioeventfd=off"
 
 static bool old_machine(const struct vm_spec *vm)
@@ -32,7 +31,8 @@ static bool old_machine(const struct vm_spec *vm)
 	return vm->disk_controller == SPEC_DISK_IDE;
 }
 
-/* Always by this name, so that what one QEMU saved another can load, wherever its memory is. */
+/* The memory always has this name, so that another QEMU can load what one has saved, wherever its
+ * memory is. */
 static void add_memory(const struct qemu_plan *p, struct strv *a)
 {
 	strv_add(a, "-object");
@@ -44,8 +44,8 @@ static void add_memory(const struct qemu_plan *p, struct strv *a)
 			p->vm->ram_mb, QEMU_FD_RAM, p->ram == QEMU_RAM_SHARED ? "on" : "off");
 }
 
-/* The new board's SATA controller is one device more to attack and to start, and has nothing on it.
- * Somebody's own arguments may put something there. */
+/* The new board's SATA controller has nothing on it: it would only be one more device to attack and
+ * to start. A user's own arguments may put something there, so then it stays. */
 static const char *board_of(const struct vm_spec *vm)
 {
 	if (old_machine(vm))
@@ -104,7 +104,7 @@ static void add_channels(const struct qemu_plan *p, struct strv *a)
 		NULL);
 }
 
-/* A file that QEMU has open already, as a block node. */
+/* Makes a block node of a file that QEMU has open already. */
 static void add_file_node(struct strv *a, const char *node, int fd, bool read_only)
 {
 	strv_add(a, "-add-fd");
@@ -198,28 +198,51 @@ static void add_extras(const struct qemu_plan *p, struct strv *a)
 	}
 }
 
-struct mac_addr qemu_template_mac(size_t nic)
+static struct mac_addr own_mac(const struct vm_spec *vm, uint64_t mac_base, size_t nic)
 {
-	return (struct mac_addr){{0x02, 'm', 'o', 'a', 't', (uint8_t)nic}};
+	uint64_t made = mac_base + nic;
+
+	if (mac_is_set(vm->nics[nic].mac))
+		return vm->nics[nic].mac;
+	/* 02: locally administered */
+	return (struct mac_addr){{0x02, (uint8_t)(made >> 32), (uint8_t)(made >> 24),
+		(uint8_t)(made >> 16), (uint8_t)(made >> 8), (uint8_t)made}};
 }
 
-/* Where a network is made of taps its templates have some too, which lead nowhere: a card keeps the
- * features of what it was plugged into. Elsewhere a hub with one port will do. */
-static void add_template_nics(const struct qemu_plan *p, struct strv *a)
+struct mac_addr qemu_nic_mac(const struct qemu_plan *p, size_t nic)
+{
+	if (p->template)
+		return (struct mac_addr){{0x02, 'm', 'o', 'a', 't', (uint8_t)nic}};
+	return p->net ? net_plan_nic(p->net, p->index, nic)->mac : own_mac(p->vm, p->mac_base, nic);
+}
+
+/*
+ * What NICs are plugged into. A template's NICs lead nowhere: where the network is made of taps
+ * they have taps, too, since a NIC keeps the features of what it was plugged into; elsewhere a hub
+ * with one port will do.
+ */
+static void add_netdev(const struct qemu_plan *p, size_t nic, struct strv *a)
+{
+	strv_add(a, "-netdev");
+	if (p->net)
+		strv_addf(a, "tap,id=net%zu,fd=%d", nic, QEMU_FD_NIC + (int)nic);
+	else if (p->template)
+		strv_addf(a, "hubport,id=net%zu,hubid=%zu", nic, nic);
+	else /* restrict: no way to the host or out */
+		strv_addf(a, "user,id=net%zu,restrict=on,ipv6=off", nic);
+}
+
+static void add_nics(const struct qemu_plan *p, struct strv *a)
 {
 	const char *model = p->vm->nic_controller == SPEC_NIC_E1000 ? "e1000" : "virtio-net-pci";
 
 	for (size_t i = 0; i < p->vm->n_nics; i++) {
-		char text[MAC_TEXT_MAX];
+		char mac[MAC_TEXT_MAX];
 
-		strv_add(a, "-netdev");
-		if (p->net)
-			strv_addf(a, "tap,id=net%zu,fd=%d", i, QEMU_FD_NIC + (int)i);
-		else
-			strv_addf(a, "hubport,id=net%zu,hubid=%zu", i, i);
+		add_netdev(p, i, a);
 		strv_add(a, "-device");
 		strv_addf(a, "%s,netdev=net%zu,mac=%s,romfile=", model, i,
-			mac_text(qemu_template_mac(i), text));
+			mac_text(qemu_nic_mac(p, i), mac));
 	}
 }
 
@@ -233,19 +256,15 @@ int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 	add_channels(p, &a);
 	add_boot(p, &a);
 	add_disk(p, &a);
-	if (p->template)
-		add_template_nics(p, &a);
-	else if (p->net)
-		tapnet_args(p->net, p->index, QEMU_FD_NIC, &a);
-	else
-		usernet_args(p->vm, p->mac_base, &a);
+	add_nics(p, &a);
 	add_extras(p, &a);
 	if (p->incoming)
 		strv_add_all(&a, "-incoming", "defer", NULL);
 	if (p->paused)
 		strv_add(&a, "-S");
 	more = json_object_get(p->vm->native, "args");
-	json_array_foreach(more, i, one) strv_addf(&a, "%s", json_string_value(one));
+	json_array_foreach(more, i, one)
+		strv_addf(&a, "%s", json_string_value(one));
 	if (strv_check(&a, e) < 0)
 		return -1;
 	*ret = a;

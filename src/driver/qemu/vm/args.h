@@ -1,8 +1,8 @@
-/* qemu-args.h - from a VM's spec to QEMU's command line. Pure, golden-tested: the argv is the whole
+/* args.h - from a VM's spec to QEMU's command line. Pure, golden-tested: the argv is the whole
  * truth about a VM. */
 #pragma once
 
-#include "net/plan.h"
+#include "net/plan/plan.h"
 #include "store/store.h"
 #include "util/strv.h"
 
@@ -28,8 +28,8 @@ enum qemu_fd {
 	QEMU_FD_NIC = 64, /* the first of the taps */
 };
 
-/* What QEMU may keep of translated code, in MB. The guest decides how much there is of it, and
- * QEMU's own idea of enough is a gigabyte. */
+/* How much translated code QEMU may keep, in MB. The guest decides how much there is, and QEMU's
+ * own limit would be a gigabyte. */
 enum { QEMU_TCG_MB = 192 };
 
 #define QEMU_RUNNER_PORT "moat-runner" /* device id: how QMP events name the runner's port */
@@ -46,7 +46,7 @@ struct qemu_plan {
 	const struct vm_spec *vm;
 	const struct image *image;
 	bool kvm;
-	unsigned tsc_khz;           /* that guests see without KVM; 0: let them measure */
+	unsigned tsc_khz;           /* the clock of guests without KVM; 0: let them measure it */
 	bool seed;                  /* there is a cloud-init disk */
 	const char *uefi;           /* non-NULL: boot with UEFI firmware */
 	const struct net_plan *net; /* NULL: each NIC is alone on a user-mode network */
@@ -54,13 +54,13 @@ struct qemu_plan {
 	uint64_t mac_base;          /* without net: 40 random bits for MACs of NICs without one */
 	const char *kernel;         /* which of the image's kernels; NULL: boot from the disk */
 	enum qemu_ram ram;
-	bool template; /* its NICs lead nowhere and have the addresses of qemu_template_mac */
+	bool template; /* it becomes a template: its NICs lead nowhere */
 	bool layered;  /* QEMU_FD_LAYER is between the overlay and the image */
 	bool incoming; /* waits for a saved state */
 	bool paused;   /* runs only when told */
 };
 
-/* What the NICs of templates have instead of addresses of their own. */
-struct mac_addr qemu_template_mac(size_t nic);
+/* The address of a NIC; the NICs of templates have the same in all templates. */
+struct mac_addr qemu_nic_mac(const struct qemu_plan *plan, size_t nic);
 
 int qemu_args(const struct qemu_plan *plan, struct strv *ret, struct err *e);

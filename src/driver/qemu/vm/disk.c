@@ -1,6 +1,5 @@
-#include "driver/qemu-disk.h"
+#include "driver/qemu/vm/disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -8,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/template-file.h"
+#include "store/template/file.h"
 #include "util/auto.h"
 #include "util/str.h"
 
@@ -71,18 +70,4 @@ unsigned long long qemu_disk_bytes(const struct qemu_vm *vm)
 		stat(path, &st) < 0)
 		return 0;
 	return (unsigned long long)st.st_blocks * 512;
-}
-
-unsigned long long qemu_dir_bytes(const char *dir)
-{
-	auto_dir DIR *d = opendir(dir);
-	unsigned long long sum = 0;
-	struct dirent *ent;
-	struct stat st;
-
-	while (d && (ent = readdir(d)))
-		if (fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			S_ISREG(st.st_mode))
-			sum += (unsigned long long)st.st_blocks * 512;
-	return sum;
 }

@@ -1,14 +1,13 @@
-/* qemu-disk.h - the files of a VM as a snapshot has them. Blocks on files only. */
+/* disk.h - the files of a VM that a snapshot copies. Blocks on files only. By the VM's owner. */
 #pragma once
 
-#include "driver/qemu-vm.h"
+#include "driver/qemu/vm/vm.h"
 
 /* Copies overlay and UEFI variables of the VM from one directory to another, over what is there.
  * The file system shares the data if it can. */
 int qemu_disk_copy(const struct qemu_vm *vm, const struct op *op, const char *from, const char *to,
 	struct err *e);
-/* The cloud-init disk, which never changes, is in both. */
+/* Links the cloud-init disk, which never changes, into the directory of another VM. */
 int qemu_disk_link_seed(const struct qemu_vm *from, const struct qemu_vm *to, struct err *e);
-/* What the VM has written. */
+/* How much the VM has written, as its overlay takes it of the disk. */
 unsigned long long qemu_disk_bytes(const struct qemu_vm *vm);
-unsigned long long qemu_dir_bytes(const char *dir);

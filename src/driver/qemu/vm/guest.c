@@ -1,23 +1,32 @@
 /*
  * How it works: the guest agent answers first; through it the runner is put into the guest and
- * started on a port of its own, and from then on the line to the runner is the way in. When the
- * line fails (the runner was killed, the VM was reset), the next operation makes a new one. Where
- * the runner cannot run, the agent itself is the way.
+ * started on a port of its own, and from then on the line to the runner is the link. When the line
+ * fails (the runner was killed, the VM was reset), the next operation opens a new one, on the same
+ * port: the old line lets go of it first. Where the runner cannot run, the link goes over the agent
+ * itself.
  */
+#include "driver/qemu/vm/guest.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "driver/qemu-vm.h"
-#include "guest/agent.h"
-#include "guest/install.h"
-#include "guest/line.h"
+#include "driver/qemu/vm/monitor.h"
+#include "driver/qemu/vm/vm.h"
+#include "guestlink/agent/agent.h"
+#include "guestlink/agent/install.h"
+#include "guestlink/line/line.h"
 #include "util/auto.h"
-#include "util/lock.h"
-#include "util/log.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
 
-#define ANSWER_SECONDS  10.0 /* for one that was just started, before it is started again */
-#define WAITING_SECONDS 60.0 /* for a runner that is known to be there; a host may be slow */
+#define ANSWER_SECONDS  10.0 /* for a runner that was just started, until it is started again */
+#define WAITING_SECONDS 60.0 /* for a runner that is there already; a host may be slow */
+/* A guest that runs answers sooner than one that boots. */
+#define PATIENCE_PART 5.0
+#define PATIENCE_MIN  30.0
 
 static int sync_agent(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
@@ -30,19 +39,56 @@ static int sync_agent(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return qemu_vm_explain(vm, e);
 }
 
+/* An old line can have ended in the middle of a frame. The same runner would take a greeting for
+ * the rest of that frame, so the true rest goes first; a new runner skips it. */
+static int send_unsent(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	while (vm->unsent.len) {
+		ssize_t n = send(vm->runner_fd, buf_data(&vm->unsent), vm->unsent.len,
+			MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return err_sys(e, errno, "the runner's port");
+		if (n > 0)
+			buf_drop(&vm->unsent, (size_t)n);
+		else if (op_wait_fd(op, vm->runner_fd, POLLOUT, e) < 0)
+			return -1;
+	}
+	if (buf_check(&vm->unsent, e) == 0)
+		return 0;
+	buf_free(&vm->unsent);
+	return -1;
+}
+
+/*
+ * A line owns its fd, and there may be another line to this runner later: so it gets a copy. An old
+ * line may still wait for the reason of its end: a guest that shuts down ends its runner first. Now
+ * a runner is there, so that was no shutdown.
+ */
+static int greet(
+	struct qemu_vm *vm, const struct op *op, double seconds, struct guest **ret, struct err *e)
+{
+	auto_fd int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
+	double patience = vm->env->boot_timeout / PATIENCE_PART;
+	struct op soon = op_within(op, seconds);
+
+	if (fd < 0)
+		return err_sys(e, errno, "the runner's port");
+	if (links_part(&vm->links, &soon, QEMU_RUNNER_ENDED, &vm->unsent, e) < 0 ||
+		send_unsent(vm, &soon, e) < 0)
+		return -1;
+	if (line_open(&soon, fd, patience > PATIENCE_MIN ? patience : PATIENCE_MIN, ret, e) < 0)
+		return -1;
+	(void)take_fd(&fd);
+	return 0;
+}
+
 static int start_and_greet(
 	struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
-	struct op soon = op_within(op, ANSWER_SECONDS);
-	/* The line owns its fd, and there may be another line after it. */
-	int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
-
-	if (runner_start(op, vm->qga, vm->env->runner_path, e) < 0 ||
-		line_open(&soon, fd, ret, e) < 0) {
-		close(fd);
+	if (runner_start(op, vm->qga, vm->env->runner_path, e) < 0)
 		return -1;
-	}
-	return 0;
+	return greet(vm, op, ANSWER_SECONDS, ret, e);
 }
 
 static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
@@ -50,7 +96,8 @@ static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret
 	if (!vm->env->runner_path)
 		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
 	while (start_and_greet(vm, op, ret, e) < 0)
-		/* Whoever has the port may not be the runner, and may be gone the next time. */
+		/* The program that has the port may not be a runner, and may be gone the next time.
+		 */
 		if (e->kind != ERR_TIMEOUT || op_check(op, &(struct err){0}) < 0)
 			return -1;
 	return 0;
@@ -60,14 +107,8 @@ static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret
 static int open_waiting_line(
 	struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
-	struct op soon = op_within(op, WAITING_SECONDS);
-	int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
-
-	vm->runner_waits = false; /* but the next time it has to be asked for */
-	if (line_open(&soon, fd, ret, e) == 0)
-		return 0;
-	close(fd);
-	return -1;
+	vm->runner_waits = false; /* the next line will have to start one */
+	return greet(vm, op, WAITING_SECONDS, ret, e);
 }
 
 static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
@@ -95,7 +136,7 @@ static int alive(void *arg, struct err *e)
 	return qemu_vm_alive(arg, e);
 }
 
-static int open_way(
+static int open_link(
 	void *arg, const struct op *op, struct guest **ret, void **ret_below, struct err *e)
 {
 	struct qemu_vm *vm = arg;
@@ -103,10 +144,10 @@ static int open_way(
 	*ret_below = NULL;
 	if (open_guest(vm, op, ret, e) < 0)
 		return qemu_vm_explain(vm, e);
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-	if (vm->state == BOX_VM_STARTING)
-		vm->state = BOX_VM_RUNNING;
+	auto_unlock struct lock *held = lock_take(&vm->mu);
+	if (vm->state == VM_STARTING)
+		vm->state = VM_RUNNING;
 	return 0;
 }
 
-const struct ways_ops qemu_ways = {.alive = alive, .open = open_way};
+const struct guest_links_ops qemu_links = {.alive = alive, .open = open_link};

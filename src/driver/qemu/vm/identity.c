@@ -1,28 +1,30 @@
 /*
- * A copy wakes up as the VM that was saved: same randomness, names, addresses, and a clock that
- * stood still. Its cards are unplugged, as they were when it was saved. The runner, which is in its
- * memory already, changes all that before anybody else gets in; only then the cards are plugged in.
+ * A copy wakes up as the VM that was saved: with its randomness, names and addresses, and a clock
+ * that stood still. Its NICs are unplugged, as they were when it was saved. The runner, which is in
+ * its memory already, changes all that before a client gets in; only then the NICs are plugged in.
  */
+#include "driver/qemu/vm/identity.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "driver/qemu-args.h"
-#include "driver/qemu-vm.h"
-#include "guest/wire.h"
+#include "driver/qemu/vm/args.h"
+#include "driver/qemu/vm/state.h"
+#include "driver/qemu/vm/template.h"
+#include "wire/wire.h"
 #include "net/net.h"
-#include "net/usernet.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/log.h"
+#include "util/system/io.h"
+#include "util/system/log.h"
 #include "util/str.h"
 
 enum {
 	AS_NEW = WIRE_IDENTITY_CLOCK | WIRE_IDENTITY_RANDOM | WIRE_IDENTITY_HOSTNAME |
-		 WIRE_IDENTITY_MACHINE | WIRE_IDENTITY_CARDS,
+		 WIRE_IDENTITY_MACHINE | WIRE_IDENTITY_NICS,
 };
 enum { KINDS_MAX = 256 };
-#define ADDRESS_SECONDS 15.0 /* a guest need not want any */
+#define ADDRESS_SECONDS 15.0 /* a guest may not ask for an address at all */
 #define ADDRESS_PAUSE   0.02
 
 static int identify(
@@ -31,20 +33,26 @@ static int identify(
 	struct guest *g;
 	int rc;
 
-	if (ways_take(&vm->ways, op, &g, e) < 0)
+	if (links_take(&vm->links, op, &g, e) < 0)
 		return -1;
 	rc = guest_identify(g, op, id, e);
-	ways_give(&vm->ways, g);
+	links_give(&vm->links, g);
 	return rc < 0 ? qemu_vm_explain(vm, e) : 0;
 }
 
-static struct mac_addr own_mac(const struct qemu_vm *vm, size_t nic)
+/* The addresses of a VM's NICs, or those that they had in the template. */
+static struct mac_addr mac_of(const struct qemu_vm *vm, bool in_template, size_t nic)
 {
-	return vm->net ? net_plan_nic(net_plan(vm->net), vm->index, nic)->mac
-		       : usernet_mac(vm->spec, vm->mac_base, nic);
+	struct qemu_plan plan = {.vm = vm->spec,
+		.net = vm->net ? net_plan(vm->net) : NULL,
+		.index = vm->index,
+		.mac_base = vm->mac_base,
+		.template = in_template};
+
+	return qemu_nic_mac(&plan, nic);
 }
 
-/* The system makes itself those that we cannot. */
+/* Makes SSH host keys of the kinds that the template had. The guest makes those that we cannot. */
 static size_t make_keys(const struct qemu_vm *vm, struct hostkey keys[HOSTKEYS_MAX])
 {
 	auto_free char *path = NULL, *text = NULL, *comment = NULL;
@@ -65,15 +73,15 @@ static size_t make_keys(const struct qemu_vm *vm, struct hostkey keys[HOSTKEYS_M
 static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	char old[SPEC_NICS_MAX][MAC_TEXT_MAX], mac[SPEC_NICS_MAX][MAC_TEXT_MAX];
-	struct guest_card cards[SPEC_NICS_MAX];
+	struct guest_nic nics[SPEC_NICS_MAX];
 	struct hostkey keys[HOSTKEYS_MAX] = {0};
 	uint8_t random[16];
 	char machine_id[2 * sizeof(random) + 1];
 	struct guest_identity id = {.flags = AS_NEW,
 		.hostname = vm->spec->name,
 		.machine_id = machine_id,
-		.cards = cards,
-		.n_cards = vm->spec->n_nics,
+		.nics = nics,
+		.n_nics = vm->spec->n_nics,
 		.keys = keys};
 	int rc;
 
@@ -84,8 +92,8 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e
 	random[8] = (uint8_t)((random[8] & 0x3f) | 0x80);
 	str_hex(random, sizeof(random), machine_id);
 	for (size_t i = 0; i < vm->spec->n_nics; i++) {
-		cards[i].old = mac_text(qemu_template_mac(i), old[i]);
-		cards[i].mac = mac_text(own_mac(vm, i), mac[i]);
+		nics[i].old = mac_text(mac_of(vm, true, i), old[i]);
+		nics[i].mac = mac_text(mac_of(vm, false, i), mac[i]);
 	}
 	id.n_keys = make_keys(vm, keys);
 	rc = identify(vm, op, &id, e);
@@ -94,17 +102,18 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e
 	return rc;
 }
 
-/* A VM that booted is itself, but for its name. Where that cannot be set it keeps the image's. */
+/* A VM that booted has an identity of its own, but for its name. Where that cannot be set it keeps
+ * the image's. */
 static int name_only(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct guest_identity id = {.flags = WIRE_IDENTITY_HOSTNAME, .hostname = vm->spec->name};
 	struct guest *g;
 
-	if (ways_take(&vm->ways, op, &g, e) < 0)
+	if (links_take(&vm->links, op, &g, e) < 0)
 		return -1;
-	if (strcmp(guest_way(g), "runner") == 0 && guest_identify(g, op, &id, e) < 0)
+	if (guest_has_runner(g) && guest_identify(g, op, &id, e) < 0)
 		log_err(op, LOG_WARN, e, "%s/%s has no name", vm->sandbox, vm->spec->name);
-	ways_give(&vm->ways, g);
+	links_give(&vm->links, g);
 	return 0;
 }
 
@@ -117,18 +126,18 @@ int qemu_identify(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (as_new_machine(vm, op, e) < 0)
 		return -1;
 	if (vm->spec->n_nics &&
-		(qemu_links_set(vm, op, true, e) < 0 || identify(vm, op, &renew, e) < 0))
+		(qemu_nics_plug(vm, op, true, e) < 0 || identify(vm, op, &renew, e) < 0))
 		return -1;
 	return 0;
 }
 
-/* Whether somebody gives out addresses that somebody else may want to use at once. A VM that is
- * alone on a network that leads nowhere can wait for its address itself. */
+/* Whether DHCP gives this NIC an address that others may want to use at once. A VM that is alone on
+ * a network that leads nowhere can wait for its address itself. */
 static bool matters(const struct qemu_vm *vm, size_t nic)
 {
 	const struct net_plan *plan = vm->net ? net_plan(vm->net) : NULL;
 
-	return plan && (plan->n_nics > 1 || plan->way_out) &&
+	return plan && (plan->n_nics > 1 || plan->has_egress) &&
 	       plan->vnets[net_plan_nic(plan, vm->index, nic)->vnet].dhcp;
 }
 
@@ -136,18 +145,18 @@ int qemu_await_addresses(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct op soon = op_within(op, ADDRESS_SECONDS);
 	char mac[SPEC_NICS_MAX][MAC_TEXT_MAX];
-	struct guest_card cards[SPEC_NICS_MAX];
-	struct guest_identity id = {.flags = WIRE_IDENTITY_ADDRESSED, .cards = cards};
+	struct guest_nic nics[SPEC_NICS_MAX];
+	struct guest_identity id = {.flags = WIRE_IDENTITY_ADDRESSED, .nics = nics};
 
 	if (!vm->copied)
 		return 0;
 	for (size_t i = 0; i < vm->spec->n_nics; i++)
 		if (matters(vm, i)) {
-			cards[id.n_cards].old = cards[id.n_cards].mac =
-				mac_text(own_mac(vm, i), mac[i]);
-			id.n_cards++;
+			nics[id.n_nics].old = nics[id.n_nics].mac =
+				mac_text(mac_of(vm, false, i), mac[i]);
+			id.n_nics++;
 		}
-	while (id.n_cards && identify(vm, &soon, &id, e) < 0)
+	while (id.n_nics && identify(vm, &soon, &id, e) < 0)
 		if (e->kind != ERR_BUSY || op_pause(&soon, ADDRESS_PAUSE, e) < 0) {
 			if (e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
 				return -1;

@@ -1,25 +1,28 @@
-/* How it works: one thread per VM reads QEMU's monitor, the serial console and QEMU's stderr, and
- * notices its end. */
+#include "driver/qemu/vm/monitor.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "driver/qemu-vm.h"
+#include "driver/qemu/vm/args.h"
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/lock.h"
-#include "util/log.h"
-#include "util/memory.h"
+#include "util/system/io.h"
+#include "util/thread/lock.h"
+#include "util/thread/thread.h"
+#include "util/system/log.h"
+#include "util/system/memory.h"
 #include "util/str.h"
 
 enum { LAST_WORDS = 600 };
+#define REASON_SECONDS 3.0 /* between the end of a runner and that of a guest that shuts down */
+#define END_SECONDS    5.0 /* between the first sign of QEMU's end and the end itself */
 
-/* Moves what there is into a log; false when the source has ended. */
+/* Moves what can be read into a log; false when the writer has ended. */
 static bool drain(int fd, struct caplog *log)
 {
 	uint8_t piece[4096]; /* on a stack that is otherwise hardly touched */
@@ -30,7 +33,7 @@ static bool drain(int fd, struct caplog *log)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* All that is left after the writer's end. */
+/* Moves all that is left after the writer's end. */
 static void drain_rest(int fd, struct caplog *log)
 {
 	uint8_t piece[4096]; /* on a stack that is otherwise hardly touched */
@@ -40,7 +43,7 @@ static void drain_rest(int fd, struct caplog *log)
 		caplog_add(log, (struct bytes){piece, (size_t)n});
 }
 
-/* The exit status of the guard, left for proc_kill to reap. */
+/* The exit status of the guard, which stays there for proc_kill to reap. */
 static int peek_exit(const struct proc *p)
 {
 	siginfo_t info = {0};
@@ -50,13 +53,13 @@ static int peek_exit(const struct proc *p)
 	return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
 
-/* The kernel counts those that it kills for memory's sake, but names none. */
+/* The kernel counts the processes that it kills because memory ran out, but names none. */
 static bool died_of_memory(const struct qemu_vm *vm, int code)
 {
 	return code == 128 + SIGBUS || (code == 128 + SIGKILL && memory_kills() > vm->kills_before);
 }
 
-static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
+static void describe_end(struct qemu_vm *vm, struct err *ret)
 {
 	auto_free char *tail = file_tail(vm->backend.path, LAST_WORDS);
 	char words[LAST_WORDS];
@@ -70,7 +73,7 @@ static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 	if (vm->ended_because)
 		err_set(ret, ERR_UNAVAILABLE, "VM %s was ended: %s", vm->spec->name,
 			vm->ended_because);
-	else if (shut_down && code == 0)
+	else if (vm->guest_shut_down && code == 0)
 		err_set(ret, ERR_UNAVAILABLE, "VM %s was shut down from inside", vm->spec->name);
 	else if (code > 128)
 		err_set(ret, ERR_UNAVAILABLE, "QEMU of VM %s was killed by signal %d%s%s%s",
@@ -84,12 +87,13 @@ static void describe_end(struct qemu_vm *vm, bool shut_down, struct err *ret)
 		ret->sys = ENOMEM;
 }
 
-void qemu_vm_cut_off(struct qemu_vm *vm, const char *why)
+/* The runner of a line is gone, and this is why. */
+static void cut_off(struct qemu_vm *vm, const char *why)
 {
-	ways_fail(&vm->ways, take_ptr(&vm->cut_off), why);
+	links_fail(&vm->links, take_ptr(&vm->cut_off), why);
 }
 
-/* For poll. */
+/* For poll: how long to wait for the reason of a line's end. */
 static int reason_ms(const struct qemu_vm *vm)
 {
 	int64_t left = vm->cut_off_until - now_ns();
@@ -101,27 +105,22 @@ static void note_death(struct qemu_vm *vm)
 {
 	uint64_t one = 1;
 	struct err why;
-	bool shut_down;
 
 	drain_rest(vm->stderr_fd, &vm->backend);
+	describe_end(vm, &why);
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		shut_down = vm->guest_shut_down;
-	}
-	describe_end(vm, shut_down, &why);
-	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		vm->state = BOX_VM_DEAD;
+		auto_unlock struct lock *held = lock_take(&vm->mu);
+		vm->state = VM_DEAD;
 		vm->death = why;
 	}
 	if (write(vm->dead_fd, &one, sizeof(one)) < 0)
 		log_msg(NULL, LOG_ERROR, "%s: cannot tell of a VM's end", vm->sandbox);
 	qmp_fail(vm->qmp, &why);
-	qemu_vm_cut_off(vm, why.msg);
-	ways_lost(&vm->ways, why.msg);
+	cut_off(vm, why.msg);
+	links_lost(&vm->links, why.msg);
 }
 
-/* A monitor that closed belongs to a QEMU that is ending: its reason comes with the end. One that
+/* A closed monitor belongs to a QEMU that is ending: its reason comes with the end. A QEMU that
  * talks nonsense is ended. */
 static void lose_qmp(struct qemu_vm *vm, const struct err *why)
 {
@@ -134,7 +133,7 @@ static void lose_qmp(struct qemu_vm *vm, const struct err *why)
 /* VMs whose network is gone would only seem to work. */
 static void lose_net(struct qemu_vm *vm)
 {
-	char reason[500]; /* none if its holder was killed */
+	char reason[500]; /* "" if the network's holder was killed */
 
 	net_end_reason(vm->net, reason, sizeof(reason));
 	snprintf(vm->net_reason, sizeof(vm->net_reason), "the sandbox's network ended%s%s",
@@ -143,9 +142,40 @@ static void lose_net(struct qemu_vm *vm)
 	proc_end(&vm->proc);
 }
 
+static void on_event(void *arg, const char *name, json_t *data)
+{
+	struct qemu_vm *vm = arg;
+
+	if (strcmp(name, "VSERPORT_CHANGE") == 0) {
+		const char *id = json_string_value(json_object_get(data, "id"));
+
+		if (!id || strcmp(id, QEMU_RUNNER_PORT) != 0)
+			return;
+		/* A kernel that shuts down closes the port, too: the next event tells which it was.
+		 */
+		cut_off(vm, QEMU_RUNNER_ENDED);
+		if (json_is_false(json_object_get(data, "open"))) {
+			vm->cut_off = links_detach(&vm->links);
+			vm->cut_off_until = now_ns() + (int64_t)(REASON_SECONDS * 1e9);
+		}
+	} else if (strcmp(name, "RESET") == 0) {
+		cut_off(vm, "the VM was reset");
+		links_lost(&vm->links, "the VM was reset");
+	} else if (strcmp(name, "SHUTDOWN") == 0) {
+		vm->guest_shut_down = json_is_true(json_object_get(data, "guest"));
+		vm->cut_off_until = now_ns() + (int64_t)(END_SECONDS * 1e9);
+	} else if (strcmp(name, "BLOCK_IO_ERROR") == 0 &&
+		   json_is_true(json_object_get(data, "nospace"))) {
+		/* QEMU has paused the VM. Nobody would ever continue it, so it ends with a reason
+		 * instead. No log could take the reason: it would be on the same disk. */
+		vm->ended_because = "the host's disk is full";
+		proc_end(&vm->proc);
+	}
+}
+
 enum { AT_STOP, AT_END, AT_QMP, AT_CONSOLE, AT_STDERR, AT_NET, AT_COUNT };
 
-void *qemu_vm_monitor(void *arg)
+static void *watch(void *arg)
 {
 	struct qemu_vm *vm = arg;
 	struct pollfd fds[AT_COUNT] = {
@@ -158,7 +188,6 @@ void *qemu_vm_monitor(void *arg)
 	};
 	struct err e;
 
-	prctl(PR_SET_NAME, "vm-monitor");
 	for (;;) {
 		if (poll(fds, AT_COUNT, reason_ms(vm)) < 0 && errno != EINTR)
 			break;
@@ -181,8 +210,34 @@ void *qemu_vm_monitor(void *arg)
 		if (fds[AT_STOP].revents)
 			break;
 		if (reason_ms(vm) == 0)
-			qemu_vm_cut_off(vm, RUNNER_ENDED);
+			cut_off(vm, QEMU_RUNNER_ENDED);
 	}
-	qemu_vm_cut_off(vm, RUNNER_ENDED);
+	cut_off(vm, QEMU_RUNNER_ENDED);
 	return NULL;
+}
+
+int qemu_monitor_start(struct qemu_vm *vm, struct err *e)
+{
+	vm->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	vm->dead_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (vm->stop_fd < 0 || vm->dead_fd < 0)
+		return err_sys(e, errno, "eventfd");
+	if (qmp_new(vm->qmp_fd, on_event, vm, &vm->qmp, e) < 0)
+		return -1;
+	if (thread_start(&vm->monitor, "vm-monitor", watch, vm, e) < 0)
+		return -1;
+	vm->monitor_runs = true;
+	return 0;
+}
+
+void qemu_monitor_stop(struct qemu_vm *vm)
+{
+	uint64_t one = 1;
+
+	if (!vm->monitor_runs)
+		return;
+	if (write(vm->stop_fd, &one, sizeof(one)) < 0)
+		log_msg(NULL, LOG_WARN, "%s: cannot stop a monitor", vm->sandbox);
+	thread_join(vm->monitor);
+	vm->monitor_runs = false;
 }

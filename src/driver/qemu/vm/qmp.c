@@ -1,16 +1,15 @@
-#include "driver/qmp.h"
+#include "driver/qemu/vm/qmp.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/inbox.h"
+#include "util/thread/inbox.h"
 #include "util/json.h"
-#include "util/lock.h"
+#include "util/thread/lock.h"
 #include "util/str.h"
 
 enum {
@@ -21,7 +20,7 @@ enum {
 /* One call that waits for its answer. Lives on the caller's stack. */
 struct waiter {
 	json_int_t id;
-	struct inbox *answer; /* one letter: the reply's line */
+	struct inbox *answer; /* one message: the reply's line */
 	struct waiter *next;
 };
 
@@ -29,9 +28,9 @@ struct qmp {
 	int fd;
 	void (*on_event)(void *arg, const char *name, json_t *data);
 	void *arg;
-	struct buf in; /* the feeding thread's */
+	struct buf in; /* of the thread that reads */
 
-	pthread_mutex_t mu;
+	struct lock mu;
 	struct waiter *waiters;
 	json_int_t last_id;
 	bool failed;
@@ -48,7 +47,7 @@ int qmp_new(int fd, void (*on_event)(void *, const char *, json_t *), void *arg,
 	q->fd = fd;
 	q->on_event = on_event;
 	q->arg = arg;
-	pthread_mutex_init(&q->mu, NULL);
+	lock_init(&q->mu, "qmp.mu", LOCK_OUTER);
 	*ret = q;
 	return 0;
 }
@@ -58,7 +57,7 @@ void qmp_free(struct qmp *q)
 	if (!q)
 		return;
 	buf_free(&q->in);
-	pthread_mutex_destroy(&q->mu);
+	lock_done(&q->mu);
 	free(q);
 }
 
@@ -76,7 +75,7 @@ size_t qmp_next_line(struct bytes in, struct bytes *ret_line)
 
 static void deliver(struct qmp *q, json_int_t id, struct bytes line)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&q->mu);
+	auto_unlock struct lock *held = lock_take(&q->mu);
 	struct err e;
 
 	/* Without memory for its answer a caller would wait for ever. */
@@ -101,7 +100,7 @@ static int handle_line(struct qmp *q, struct bytes line, struct err *e)
 		q->on_event(q->arg, event, json_object_get(msg, "data"));
 	else if (json_is_integer(id))
 		deliver(q, json_integer_value(id), line);
-	return 0; /* the greeting, and answers to nobody */
+	return 0; /* the greeting, and answers that nobody waits for, are dropped */
 }
 
 int qmp_readable(struct qmp *q, struct err *e)
@@ -131,7 +130,7 @@ int qmp_readable(struct qmp *q, struct err *e)
 
 void qmp_fail(struct qmp *q, const struct err *why)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&q->mu);
+	auto_unlock struct lock *held = lock_take(&q->mu);
 
 	if (q->failed)
 		return;
@@ -141,8 +140,7 @@ void qmp_fail(struct qmp *q, const struct err *why)
 		inbox_close(w->answer, why);
 }
 
-/* One sendmsg: commands are far smaller than the socket's buffer, so a short one means that QEMU is
- * stuck. */
+/* Commands are far smaller than the socket's buffer: if one is not sent whole, QEMU is stuck. */
 static int send_line(struct qmp *q, const char *text, size_t len, int pass_fd, struct err *e)
 {
 	union {
@@ -170,7 +168,7 @@ static int send_line(struct qmp *q, const char *text, size_t len, int pass_fd, s
 
 static int enlist_and_send(struct qmp *q, struct waiter *w, json_t *msg, int pass_fd, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&q->mu);
+	auto_unlock struct lock *held = lock_take(&q->mu);
 	auto_free char *text = NULL;
 	auto_buf struct buf line = {0};
 
@@ -193,7 +191,7 @@ static int enlist_and_send(struct qmp *q, struct waiter *w, json_t *msg, int pas
 
 static void delist(struct qmp *q, struct waiter *w)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&q->mu);
+	auto_unlock struct lock *held = lock_take(&q->mu);
 
 	for (struct waiter **at = &q->waiters; *at; at = &(*at)->next)
 		if (*at == w) {
@@ -225,16 +223,16 @@ static int read_answer(struct bytes line, const char *command, json_t **ret, str
 static int wait_answer(
 	struct waiter *w, const struct op *op, const char *command, json_t **ret, struct err *e)
 {
-	struct letter letter = {0};
+	struct message message = {0};
 	int got, rc;
 
-	while ((got = inbox_take(w->answer, &letter, e)) == 0)
+	while ((got = inbox_take(w->answer, &message, e)) == 0)
 		if (op_wait_fd(op, inbox_fd(w->answer), POLLIN, e) < 0)
 			return err_wrap(e, "QEMU: %s", command);
 	if (got < 0)
 		return -1;
-	rc = read_answer(buf_bytes(&letter.data), command, ret, e);
-	buf_free(&letter.data);
+	rc = read_answer(buf_bytes(&message.data), command, ret, e);
+	buf_free(&message.data);
 	return rc;
 }
 

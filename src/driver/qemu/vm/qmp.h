@@ -1,30 +1,30 @@
 /*
- * qmp.h - QEMU's monitor on one socket. Any thread may call; one thread, the VM's monitor, reads
- * the socket and feeds it. QEMU has been close to a hostile guest: what it says is bounded and
- * checked too.
+ * qmp.h - QEMU's monitor, at the other end of a socket. Any thread may call qmp_call; one thread,
+ * the VM's monitor, reads the socket. QEMU has been close to a hostile guest: what it says is
+ * bounded and checked, too.
  */
 #pragma once
 
 #include <jansson.h>
 
 #include "util/buf.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 
 struct qmp;
 
-/* fd is non-blocking and stays the caller's. on_event runs on the feeding thread. */
+/* fd is non-blocking and stays the caller's. on_event runs on the thread that reads. */
 int qmp_new(int fd, void (*on_event)(void *arg, const char *name, json_t *data), void *arg,
 	struct qmp **ret, struct err *e);
 void qmp_free(struct qmp *q); /* NULL is fine; nobody may be in qmp_call */
 
-/* The feeding thread: the socket is readable. -1: it ended or talks nonsense, nothing more will
- * come. */
+/* Called by the thread that reads when the socket is readable. -1: QEMU has closed it or talks
+ * nonsense; nothing more will come. */
 int qmp_readable(struct qmp *q, struct err *e);
-/* Every caller, waiting or to come, gets this error. */
+/* All calls fail with this error, those that wait and those to come. */
 void qmp_fail(struct qmp *q, const struct err *why);
 
-/* args (may be NULL) is stolen. pass_fd >= 0 goes along. ret may be NULL. An error of QEMU's is
- * ERR_BACKEND with its words. */
+/* args (may be NULL) becomes the call's. pass_fd >= 0 is sent along. ret may be NULL. An error that
+ * QEMU reports is ERR_BACKEND with its words. */
 int qmp_call(struct qmp *q, const struct op *op, const char *command, json_t *args, int pass_fd,
 	json_t **ret, struct err *e);
 

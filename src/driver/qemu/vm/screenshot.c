@@ -1,3 +1,5 @@
+#include "driver/qemu/vm/screenshot.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -5,14 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver/qemu-vm.h"
 #include "util/auto.h"
 #include "util/json.h"
 
 enum { PNG_MAX = 64 * 1024 * 1024 };
 
-/* QEMU opens no path of ours, so it gets a memory file; it wants one that is open for writing only.
- */
+/* QEMU may open no path of ours, so it gets a memory file. It wants a file that is open for writing
+ * only. */
 static int write_only(int memfd, struct err *e)
 {
 	char path[32];

@@ -1,17 +1,18 @@
 /*
- * Saving a VM's state and starting from one. QEMU calls it migration; the other end is a file. What
- * goes through the monitor is an open file, not a name: QEMU may open nothing of ours.
+ * QEMU calls it migration, to a file or from one. An open file goes through the monitor, not a
+ * name: QEMU may open no path of ours.
  */
+#include "driver/qemu/vm/state.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "driver/qemu-vm.h"
 #include "util/auto.h"
 #include "util/json.h"
-#include "util/memory.h"
+#include "util/system/memory.h"
 #include "util/str.h"
 
 #define SAVE_POLL 0.005 /* seconds; QEMU has no fd to wait on that would say "saved" */
@@ -26,7 +27,7 @@ static int call(struct qemu_vm *vm, const struct op *op, const char *command, js
 	return 0;
 }
 
-/* Whether memory that is a shared file is left out. */
+/* Sets whether memory that is a shared file is left out of the state. */
 static int set_ignore_shared(struct qemu_vm *vm, const struct op *op, bool ignore, struct err *e)
 {
 	return call(vm, op, "migrate-set-capabilities",
@@ -76,7 +77,7 @@ static int await_saved(struct qemu_vm *vm, const struct op *op, struct err *e)
 	}
 }
 
-/* QEMU's words for a full disk are many, or none. */
+/* QEMU has many words for a full disk, or none: so we look at the disk ourselves. */
 static int explain_full(int fd, const struct qemu_vm *vm, struct err *e)
 {
 	struct statvfs fs;
@@ -88,19 +89,19 @@ static int explain_full(int fd, const struct qemu_vm *vm, struct err *e)
 	return -1;
 }
 
-/* A file in memory gets its pages from us, who look first whether there are enough, not from QEMU,
- * which would be killed. */
+/* The daemon makes the pages of a file in memory, looking first whether there are enough: QEMU
+ * would be killed. */
 static int reserve(const struct op *op, int fd, uint64_t size, struct err *e)
 {
-	return memory_holds(fd) ? memory_take(op, fd, size, "a saved state", e) : 0;
+	return memory_backs(fd) ? memory_reserve(op, fd, size, "a saved state", e) : 0;
 }
 
-/* Of what was reserved; QEMU's file position is ours. */
+/* Cuts off what was reserved and not used. QEMU shares our position in the file. */
 static int give_rest_back(int fd, struct err *e)
 {
 	off_t end = lseek(fd, 0, SEEK_CUR);
 
-	if (memory_holds(fd) && (end < 0 || ftruncate(fd, end) < 0))
+	if (memory_backs(fd) && (end < 0 || ftruncate(fd, end) < 0))
 		return err_sys(e, errno, "saved state");
 	return 0;
 }
@@ -126,7 +127,7 @@ int qemu_state_save(
 		return -1;
 	if (await_saved(vm, op, e) == 0)
 		return give_rest_back(fd, e);
-	/* So that it can go on, and be saved another time. */
+	/* So that the VM can go on, and be saved another time. */
 	qemu_vm_insist(vm, &cleanup, "migrate_cancel", &ignored);
 	return e->kind == ERR_BACKEND ? explain_full(fd, vm, e) : -1;
 }
@@ -158,13 +159,13 @@ int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e)
 	}
 }
 
-int qemu_links_set(struct qemu_vm *vm, const struct op *op, bool up, struct err *e)
+int qemu_nics_plug(struct qemu_vm *vm, const struct op *op, bool in, struct err *e)
 {
 	for (size_t i = 0; i < vm->spec->n_nics; i++) {
 		char name[24];
 
 		snprintf(name, sizeof(name), "net%zu", i);
-		if (call(vm, op, "set_link", json_pack("{s:s, s:b}", "name", name, "up", up), NULL,
+		if (call(vm, op, "set_link", json_pack("{s:s, s:b}", "name", name, "up", in), NULL,
 			    e) < 0)
 			return -1;
 	}

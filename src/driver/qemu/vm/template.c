@@ -1,8 +1,10 @@
 /*
- * From which template a VM starts, and the making of templates. The maker is an ordinary VM with
- * its memory in a file, booted once for all of its kind; its QEMU and its files belong to the
- * sandbox that wanted it first, so that a crash leaves nothing that is not known already.
+ * The maker of a template is an ordinary VM with its memory in a file. It boots once for all VMs of
+ * its kind. Its QEMU and its files belong to the sandbox that wanted the template first, so a crash
+ * leaves nothing that the journal does not know.
  */
+#include "driver/qemu/vm/template.h"
+
 #include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,46 +14,26 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "driver/qemu-args.h"
-#include "driver/qemu-check.h"
-#include "driver/qemu-vm.h"
-#include "guest/wire.h"
+#include "driver/qemu/vm/args.h"
+#include "driver/qemu/vm/state.h"
+#include "wire/wire.h"
 #include "net/net.h"
-#include "store/templates.h"
+#include "store/template/templates.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/log.h"
-#include "util/memory.h"
+#include "util/system/log.h"
+#include "util/system/memory.h"
+#include "util/system/sha256-file.h"
 #include "util/str.h"
-#include "util/tsc.h"
+#include "util/system/tsc.h"
 
 #define SETTLE_SECONDS 300.0
 enum { TSC_STEP_KHZ = 16 * 1000 };
 
-/*
- * Ends when the system has come up and has had nothing to do for a while. systemd says itself when
- * it is done; modules, DHCP clients and the like are not its business everywhere.
- */
-static const char settle_script[] =
-	"if [ -d /run/systemd/system ]; then\n"
-	"  timeout 180 systemctl is-system-running --wait >/dev/null 2>&1\n"
-	"fi\n"
-	"look() { read -r _ u n s i _ </proc/stat; busy=$((u + n + s)) idle=$i; }\n"
-	"round=0 calm=0\n"
-	"while [ $round -lt 90 ] && [ $calm -lt 3 ]; do\n"
-	"  look; was_busy=$busy was_idle=$idle\n"
-	"  sleep 0.5 2>/dev/null || sleep 1\n"
-	"  look; round=$((round + 1))\n"
-	"  if [ $(((busy - was_busy) * 4)) -lt $((idle - was_idle)) ]; then calm=$((calm + 1))\n"
-	"  else calm=0; fi\n"
-	"done\n"
-	"sync\n"
-	"for kind in ed25519 ecdsa rsa; do\n"
-	"  [ ! -e /etc/ssh/ssh_host_${kind}_key ] || echo $kind\n"
-	"done\n";
+extern const char qemu_script_settle[]; /* settle.sh */
 
-/* NULL: nothing is in the way. */
+/* Why the VM cannot start from a template; NULL: it can. */
 static const char *obstacle(const struct qemu_vm *vm)
 {
 	if (!vm->spec->warm)
@@ -78,7 +60,7 @@ static void add_text(struct sha256 *s, const char *text)
 	sha256_add(s, text ? text : "", strlen(text ? text : "") + 1);
 }
 
-/* A program file as it is now: another one after an upgrade. */
+/* Size and time of a program's file: after an upgrade they are others. */
 static void add_program(struct sha256 *s, const char *name)
 {
 	auto_free char *dirs = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin");
@@ -97,8 +79,8 @@ static void add_program(struct sha256 *s, const char *name)
 }
 
 /*
- * The CPU, with the frequency of its clock, by which a guest reckons. Many CPUs do not tell theirs,
- * so it is measured as well, and rounded: no two measurements are the same.
+ * The CPU, and the frequency of its clock, by which a guest measures time. Many CPUs do not tell
+ * it, so it is measured as well, and rounded: no two measurements are the same.
  */
 static void add_cpu(struct sha256 *s)
 {
@@ -112,7 +94,7 @@ static void add_cpu(struct sha256 *s)
 		if (!__get_cpuid(leaves[i], &r[0], &r[1], &r[2], &r[3]))
 			continue;
 		if (leaves[i] == 1)
-			r[1] = r[2] = r[3] = 0; /* they name the core that we are on, too */
+			r[1] = r[2] = r[3] = 0; /* these depend on the core that we run on */
 		sha256_add(s, r, sizeof(r));
 	}
 }
@@ -146,6 +128,7 @@ static int make_key(
 	const struct qemu_vm *vm, const struct op *op, char ret[SHA256_HEX + 1], struct err *e)
 {
 	auto_fd int runner = open(vm->env->runner_path, O_RDONLY | O_CLOEXEC);
+	const int format = TEMPLATE_FORMAT;
 	char digest[SHA256_HEX + 1];
 	struct sha256 s;
 
@@ -154,7 +137,8 @@ static int make_key(
 	if (sha256_file(op, runner, NULL, digest, e) < 0)
 		return -1;
 	sha256_start(&s);
-	add_text(&s, "template 1");
+	add_text(&s, "template");
+	sha256_add(&s, &format, sizeof(format));
 	add_text(&s, vm->image->digest);
 	add_text(&s, digest);
 	sha256_add(&s, &vm->spec->disk_gb, sizeof(vm->spec->disk_gb));
@@ -173,29 +157,29 @@ static int add_output(void *arg, int stream, struct bytes data, struct err *e)
 	return stream == WIRE_STDOUT ? buf_add(arg, data.p, data.len, e) : 0;
 }
 
-/* *ret_keys: the kinds of SSH host keys that it has, one a line. */
+/* Waits until the guest is idle. *ret_keys: the kinds of SSH host keys that it has, one a line. */
 static int settle(struct qemu_vm *vm, const struct op *op, struct buf *ret_keys, struct err *e)
 {
-	const char *argv[] = {"/bin/sh", "-c", settle_script, NULL};
+	const char *argv[] = {"/bin/sh", "-c", qemu_script_settle, NULL};
 	struct guest_exec req = {.argv = argv, .timeout = SETTLE_SECONDS, .capture_max = 1024};
 	struct guest_io io = {.output = add_output, .arg = ret_keys};
 	struct guest_exit end = {0};
 	struct guest *g;
 	int rc;
 
-	if (ways_take(&vm->ways, op, &g, e) < 0)
+	if (links_take(&vm->links, op, &g, e) < 0)
 		return -1;
-	if (strcmp(guest_way(g), "runner") != 0)
+	if (!guest_has_runner(g))
 		rc = err_set(e, ERR_UNSUPPORTED, "the runner cannot run in it");
 	else
 		rc = guest_exec(g, op, &req, &io, &end, e);
-	ways_give(&vm->ways, g);
+	links_give(&vm->links, g);
 	if (rc == 0 && (end.stage != GUEST_RAN || end.timed_out))
 		rc = err_set(e, ERR_BACKEND, "it does not settle");
 	return rc;
 }
 
-/* With its disk under the name that templates have for it, and without logs. */
+/* Gives the disk the name that it has in templates, and removes the logs. */
 static int tidy(const struct qemu_vm *vm, struct err *e)
 {
 	static const char *const logs[] = {
@@ -217,7 +201,7 @@ static int tidy(const struct qemu_vm *vm, struct err *e)
 	return 0;
 }
 
-/* Boots it with its cards unplugged, and saves it when it has settled. */
+/* Boots it with its NICs unplugged, and saves it when it has settled. */
 static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct op boot = op_within(op, vm->env->boot_timeout);
@@ -227,7 +211,7 @@ static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (str_printf(&state, e, "%s/state", vm->dir) < 0 ||
 		str_printf(&keys, e, "%s/" TEMPLATE_HOSTKEYS, vm->dir) < 0 ||
 		qemu_vm_prepare(vm, op, e) < 0 || qemu_vm_start(vm, op, e) < 0 ||
-		qemu_links_set(vm, op, false, e) < 0 || qemu_vm_continue(vm, op, e) < 0)
+		qemu_nics_plug(vm, op, false, e) < 0 || qemu_vm_continue(vm, op, e) < 0)
 		return -1;
 	op_progress(
 		op, 0, 0, "making a template of %s: booting", qemu_source_name(&vm->spec->source));
@@ -236,7 +220,7 @@ static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
 		return -1;
 	op_progress(
 		op, 0, 0, "making a template of %s: saving", qemu_source_name(&vm->spec->source));
-	ways_lost(&vm->ways, "it becomes a template");
+	links_lost(&vm->links, "it becomes a template");
 	if (qmp_call(vm->qmp, op, "stop", NULL, -1, NULL, e) < 0)
 		return qemu_vm_explain(vm, e);
 	return qemu_state_save(vm, op, state, false, e);
@@ -271,14 +255,15 @@ static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct
 			.index = vm->index,
 			.kvm = vm->kvm},
 		e);
-	/* Not the sandbox's own network, but one that is made like it; its cards are unplugged. */
+	/* The maker is not on the sandbox's own network, but on one that is made like it, with its
+	 * NICs unplugged. */
 	if (rc == 0 && vm->net)
 		rc = net_open(op,
 			&(struct net_req){.helper_path = vm->env->helper_path,
 				.sandbox = vm->sandbox,
 				.spec = vm->sandbox_spec,
 				.random = vm->mac_base,
-				.unrecorded = true},
+				.no_captures = true},
 			&net, e);
 	maker.net = net;
 	maker.image = vm->image;
@@ -297,7 +282,7 @@ static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct
 	return rc < 0 ? -1 : templates_publish(ts, op, &draft, key, about, e);
 }
 
-/* There, or made by us, or by somebody for whom we waited. */
+/* Takes the template, or makes it, or waits for another thread or daemon that makes it. */
 static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct err *e)
 {
 	struct templates *ts = vm->env->templates;
@@ -350,7 +335,8 @@ int qemu_template_choose(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return 0;
 }
 
-int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *why, struct err *e)
+int qemu_template_give_up(
+	struct qemu_vm *vm, const struct op *op, const struct err *why, struct err *e)
 {
 	auto_free char *overlay = NULL;
 	char key[SHA256_HEX + 1];
@@ -363,7 +349,7 @@ int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *w
 	qemu_vm_end(vm, why->msg);
 	memcpy(key, vm->template->key, sizeof(key));
 	templates_give(vm->env->templates, take_ptr(&vm->template));
-	/* Its end for want of memory, say, tells nothing about the template. */
+	/* A QEMU that ended for want of memory, say, tells nothing about its template. */
 	if (!err_is_shortage(why) &&
 		templates_remove(vm->env->templates, key, &(uint64_t){0}, &ignored) < 0)
 		log_err(op, LOG_WARN, &ignored, "the template stays");

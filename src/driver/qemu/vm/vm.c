@@ -1,4 +1,4 @@
-#include "driver/qemu-vm.h"
+#include "driver/qemu/vm/vm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,40 +12,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver/qemu-args.h"
+#include "driver/qemu/vm/args.h"
+#include "driver/qemu/vm/guest.h"
+#include "driver/qemu/vm/monitor.h"
+#include "driver/qemu/vm/state.h"
+#include "driver/qemu/vm/uefi.h"
 #include "driver/seed.h"
 #include "store/overlay.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/json.h"
-#include "util/lock.h"
-#include "util/log.h"
-#include "util/memory.h"
+#include "util/thread/lock.h"
+#include "util/system/log.h"
+#include "util/system/memory.h"
 #include "util/str.h"
-#include "util/tsc.h"
+#include "util/system/tsc.h"
 
-enum { MONITOR_STACK = 128 * 1024 };
 #define ANSWER_SECONDS   60.0 /* for QEMU's first answer, on a host that is slow */
 #define LOAD_MB_A_SECOND 20.0 /* of memory that is in a snapshot's file, on such a host's disk */
-#define REASON_SECONDS   3.0  /* between the end of a runner and that of a guest that shuts down */
 #define END_SECONDS      5.0  /* between the first sign of QEMU's end and the end itself */
 #define INSIST_AGAIN     0.1
-
-static const char *const uefi_pairs[][2] = {
-	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
-	{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
-	{"/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"},
-	{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
-};
-
-/* NULL: no UEFI firmware is installed. */
-static const char *const *find_uefi(void)
-{
-	for (unsigned i = 0; i < ARRAY_LEN(uefi_pairs); i++)
-		if (path_exists(uefi_pairs[i][0]) && path_exists(uefi_pairs[i][1]))
-			return uefi_pairs[i];
-	return NULL;
-}
+#define NO_UEFI          "no UEFI firmware is installed: apt-get install ovmf"
 
 static int vm_path(const struct qemu_vm *vm, const char *suffix, char **ret, struct err *e)
 {
@@ -105,24 +92,24 @@ int qemu_vm_init(struct qemu_vm *vm, const struct qemu_vm_where *where, struct e
 		.dead_fd = -1,
 		.console = CAPLOG_NONE,
 		.backend = CAPLOG_NONE};
-	pthread_mutex_init(&vm->mu, NULL);
+	lock_init(&vm->mu, "qemu_vm.mu", LOCK_LEAF);
+	links_init(&vm->links, &qemu_links, vm);
 	if (getrandom(&vm->mac_base, sizeof(vm->mac_base), 0) != sizeof(vm->mac_base))
 		return err_sys(e, errno, "getrandom");
-	return ways_init(&vm->ways, &qemu_ways, vm, e);
+	return 0;
 }
 
 int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
-	const char *const *uefi = find_uefi();
+	const struct uefi *uefi = uefi_find("");
 	auto_free char *vars = NULL, *seed = NULL;
 
 	if (op_check(op, e) < 0 || prepare_disk(vm, e) < 0)
 		return -1;
 	if (vm->spec->uefi_boot) {
 		if (!uefi)
-			return err_set(e, ERR_UNSUPPORTED,
-				"no UEFI firmware is installed: apt-get install ovmf");
-		if (vm_path(vm, "uefi-vars", &vars, e) < 0 || copy_file(uefi[1], vars, e) < 0)
+			return err_set(e, ERR_UNSUPPORTED, NO_UEFI);
+		if (vm_path(vm, "uefi-vars", &vars, e) < 0 || copy_file(uefi->vars, vars, e) < 0)
 			return -1;
 	}
 	if (vm->spec->cloud_init && (vm_path(vm, "seed.iso", &seed, e) < 0 ||
@@ -131,7 +118,7 @@ int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* QEMU's open files while it is being started: ours are closed when it has them. */
+/* The files that a QEMU gets when it starts. Our copies are closed when it has them. */
 struct files {
 	struct proc_fd fds[QEMU_FD_END - QEMU_FD_QMP + SPEC_NICS_MAX];
 	unsigned n;
@@ -163,7 +150,7 @@ static int add_dup(struct files *f, int fd, int as, struct err *e)
 	return 0;
 }
 
-/* Memory and disk of a template. Its state comes later, through the monitor. */
+/* Memory and disk of a template. The state comes later, through the monitor. */
 static int add_template(struct qemu_vm *vm, struct files *f, struct err *e)
 {
 	const struct template *t = vm->template;
@@ -201,6 +188,17 @@ static int add_taps(struct qemu_vm *vm, const struct op *op, struct files *f, st
 	return 0;
 }
 
+static int add_uefi(struct files *f, const char *vars, struct err *e)
+{
+	const struct uefi *uefi = uefi_find("");
+
+	if (!uefi)
+		return err_set(e, ERR_UNSUPPORTED, NO_UEFI);
+	if (add_open(f, uefi->code, O_RDONLY, QEMU_FD_UEFI_CODE, e) < 0)
+		return -1;
+	return add_open(f, vars, O_RDWR, QEMU_FD_UEFI_VARS, e);
+}
+
 static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
 {
 	auto_free char *overlay = NULL, *vars = NULL, *seed = NULL;
@@ -223,9 +221,7 @@ static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, s
 	if (kernel && vm->image->initrd &&
 		add_open(f, vm->image->initrd, O_RDONLY, QEMU_FD_INITRD, e) < 0)
 		return -1;
-	if (vm->spec->uefi_boot &&
-		(add_open(f, find_uefi()[0], O_RDONLY, QEMU_FD_UEFI_CODE, e) < 0 ||
-			add_open(f, vars, O_RDWR, QEMU_FD_UEFI_VARS, e) < 0))
+	if (vm->spec->uefi_boot && add_uefi(f, vars, e) < 0)
 		return -1;
 	if (vm->spec->cloud_init && add_open(f, seed, O_RDONLY, QEMU_FD_SEED, e) < 0)
 		return -1;
@@ -281,7 +277,7 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 	if (rc < 0)
 		return -1;
 	{
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+		auto_unlock struct lock *held = lock_take(&vm->mu);
 		vm->proc = started;
 	}
 	return fd_set_nonblock(vm->stderr_fd, e);
@@ -298,29 +294,6 @@ static int open_logs(struct qemu_vm *vm, struct err *e)
 	return 0;
 }
 
-static void on_event(void *arg, const char *name, json_t *data);
-
-static int start_monitor(struct qemu_vm *vm, struct err *e)
-{
-	pthread_attr_t attr;
-	int rc;
-
-	vm->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	vm->dead_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (vm->stop_fd < 0 || vm->dead_fd < 0)
-		return err_sys(e, errno, "eventfd");
-	if (qmp_new(vm->qmp_fd, on_event, vm, &vm->qmp, e) < 0)
-		return -1;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, MONITOR_STACK);
-	rc = pthread_create(&vm->monitor, &attr, qemu_vm_monitor, vm);
-	pthread_attr_destroy(&attr);
-	if (rc)
-		return err_sys(e, rc, "thread");
-	vm->monitor_runs = true;
-	return 0;
-}
-
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	__attribute__((cleanup(files_close))) struct files f = {0};
@@ -329,14 +302,14 @@ int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 	if (open_logs(vm, e) < 0 || open_files(vm, kernel, &f, e) < 0 ||
 		add_taps(vm, op, &f, e) < 0 || spawn_qemu(vm, kernel, &f, e) < 0 ||
-		start_monitor(vm, e) < 0)
+		qemu_monitor_start(vm, e) < 0)
 		return -1;
-	/* Its first answer shows that QEMU liked its arguments. */
+	/* QEMU's first answer shows that it has taken its arguments. */
 	if (qmp_call(vm->qmp, &soon, "qmp_capabilities", NULL, -1, NULL, e) < 0)
 		return qemu_vm_explain(vm, e);
 	if (!vm->load)
 		return 0;
-	/* It was saved while it stood still, and stays so until told otherwise. */
+	/* The VM was saved while it was stopped, and stays stopped until it is told to run. */
 	load = op_within(op, ANSWER_SECONDS + vm->spec->ram_mb / LOAD_MB_A_SECOND);
 	if (qemu_state_load(vm, &load, e) < 0 || qemu_state_wait(vm, &load, e) < 0)
 		return -1;
@@ -356,10 +329,18 @@ int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e)
 int qemu_vm_insist(struct qemu_vm *vm, const struct op *op, const char *command, struct err *e)
 {
 	struct err late;
+	bool said = false;
 
-	while (qmp_call(vm->qmp, op, command, NULL, -1, NULL, e) < 0)
-		if (qemu_vm_alive(vm, &late) < 0 || op_pause(op, INSIST_AGAIN, &late) < 0)
+	while (qmp_call(vm->qmp, op, command, NULL, -1, NULL, e) < 0) {
+		if (qemu_vm_alive(vm, &late) < 0)
 			return qemu_vm_explain(vm, e);
+		if (!said)
+			log_err(op, LOG_WARN, e, "%s/%s: %s has to be sent again", vm->sandbox,
+				vm->spec->name, command);
+		said = true;
+		if (op_pause(op, INSIST_AGAIN, &late) < 0)
+			return qemu_vm_explain(vm, e);
+	}
 	return 0;
 }
 
@@ -369,44 +350,12 @@ void qemu_vm_keep(struct qemu_vm *vm)
 	auto_file FILE *f = NULL;
 	int qemu;
 
-	/* The one child of its guard. */
+	/* QEMU is the only child of its guard. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)vm->proc.pid,
 		(int)vm->proc.pid);
 	f = fopen(path, "re");
 	if (f && fscanf(f, "%d", &qemu) == 1)
 		memory_victim(qemu, MEMORY_VICTIM_LATER);
-}
-
-/* On the monitor's thread. */
-static void on_event(void *arg, const char *name, json_t *data)
-{
-	struct qemu_vm *vm = arg;
-
-	if (strcmp(name, "VSERPORT_CHANGE") == 0) {
-		const char *id = json_string_value(json_object_get(data, "id"));
-
-		if (!id || strcmp(id, QEMU_RUNNER_PORT) != 0)
-			return;
-		/* A kernel closes it, too, when it shuts down: what comes next tells. */
-		qemu_vm_cut_off(vm, RUNNER_ENDED);
-		if (json_is_false(json_object_get(data, "open"))) {
-			vm->cut_off = ways_detach(&vm->ways);
-			vm->cut_off_until = now_ns() + (int64_t)(REASON_SECONDS * 1e9);
-		}
-	} else if (strcmp(name, "RESET") == 0) {
-		qemu_vm_cut_off(vm, "the VM was reset");
-		ways_lost(&vm->ways, "the VM was reset");
-	} else if (strcmp(name, "SHUTDOWN") == 0) {
-		auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-		vm->guest_shut_down = json_is_true(json_object_get(data, "guest"));
-		vm->cut_off_until = now_ns() + (int64_t)(END_SECONDS * 1e9);
-	} else if (strcmp(name, "BLOCK_IO_ERROR") == 0 &&
-		   json_is_true(json_object_get(data, "nospace"))) {
-		/* QEMU has paused the VM. Nobody would ever continue it, so it ends with a reason
-		 * instead. No log could take that: it is on the same disk. */
-		vm->ended_because = "the host's disk is full";
-		proc_end(&vm->proc);
-	}
 }
 
 /* QEMU's end of a socket is closed only when it ends. */
@@ -419,9 +368,9 @@ static bool is_ending(const struct qemu_vm *vm)
 
 int qemu_vm_alive(struct qemu_vm *vm, struct err *e)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	if (vm->state != BOX_VM_DEAD)
+	if (vm->state != VM_DEAD)
 		return 0;
 	*e = vm->death;
 	return -1;
@@ -434,7 +383,7 @@ int qemu_vm_explain(struct qemu_vm *vm, struct err *e)
 
 	if (e->kind == ERR_CANCELLED)
 		return -1;
-	/* Its sockets close a moment before the monitor knows why. */
+	/* QEMU's sockets close a moment before the monitor knows why it ended. */
 	if (is_ending(vm) && op_wait_fd(&soon, vm->dead_fd, POLLIN, &ignored) < 0)
 		return -1;
 	qemu_vm_alive(vm, e);
@@ -450,17 +399,10 @@ static void close_fd(int *fd)
 
 static void end_process(struct qemu_vm *vm)
 {
-	uint64_t one = 1;
-
 	/* The monitor first: it may be about to kill QEMU, and must not find its pid given back. */
-	if (vm->monitor_runs) {
-		if (write(vm->stop_fd, &one, sizeof(one)) < 0)
-			log_msg(NULL, LOG_WARN, "%s: cannot stop a monitor", vm->sandbox);
-		pthread_join(vm->monitor, NULL);
-		vm->monitor_runs = false;
-	}
+	qemu_monitor_stop(vm);
 	proc_kill(&vm->proc);
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 	vm->proc = PROC_NONE;
 }
 
@@ -468,6 +410,7 @@ static void close_all(struct qemu_vm *vm)
 {
 	qga_close(vm->qga);
 	vm->qga = NULL;
+	buf_free(&vm->unsent);
 	qmp_free(vm->qmp);
 	vm->qmp = NULL;
 	close_fd(&vm->qmp_fd);
@@ -483,30 +426,37 @@ static void close_all(struct qemu_vm *vm)
 
 void qemu_vm_end(struct qemu_vm *vm, const char *why)
 {
-	ways_lost(&vm->ways, why);
+	links_lost(&vm->links, why);
 	end_process(vm);
-	ways_close(&vm->ways);
+	links_close(&vm->links);
 	close_all(vm);
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
-	vm->state = BOX_VM_STARTING;
 	vm->guest_shut_down = false;
 	vm->ended_because = NULL;
+	auto_unlock struct lock *held = lock_take(&vm->mu);
+	vm->state = VM_STARTING;
+}
+
+const char *qemu_source_name(const struct source_spec *s)
+{
+	return s->kind == SPEC_SOURCE_BUILT_IN ? s->built_in
+	       : s->kind == SPEC_SOURCE_OVA    ? s->ova
+					       : s->image;
 }
 
 void qemu_vm_bury(struct qemu_vm *vm, const struct err *why)
 {
-	auto_unlock pthread_mutex_t *held = lock_take(&vm->mu);
+	auto_unlock struct lock *held = lock_take(&vm->mu);
 
-	vm->state = BOX_VM_DEAD;
+	vm->state = VM_DEAD;
 	vm->death = *why;
 }
 
 void qemu_vm_free(struct qemu_vm *vm)
 {
 	end_process(vm);
-	ways_done(&vm->ways);
+	links_done(&vm->links);
 	close_all(vm);
-	pthread_mutex_destroy(&vm->mu);
+	lock_done(&vm->mu);
 	templates_give(vm->env->templates, vm->template);
 	store_unuse(vm->use);
 	image_free(vm->image);

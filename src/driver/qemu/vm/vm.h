@@ -1,9 +1,8 @@
 /*
- * qemu-vm.h - one local VM: its files, its QEMU, the thread that watches it, the way into its
- * guest.
+ * vm.h - one local VM: its files, its QEMU, the thread that watches it, the links into its guest.
  *
- * Thread contract: prepare, start and free are called by the box's owner, one at a time; the rest
- * by any thread between start and free. mu is a leaf lock over the members named below it.
+ * Thread contract: alive and explain may be called by any thread between start and free, the rest
+ * by the sandbox's owner, one at a time.
  */
 #pragma once
 
@@ -11,12 +10,13 @@
 
 #include "driver/caplog.h"
 #include "driver/driver.h"
-#include "driver/qmp.h"
-#include "driver/ways.h"
-#include "guest/qga.h"
+#include "driver/qemu/vm/qmp.h"
+#include "driver/links.h"
+#include "guestlink/agent/qga.h"
 #include "net/net.h"
-#include "util/proc.h"
-#include "util/turn.h"
+#include "util/system/proc.h"
+#include "util/thread/turn.h"
+#include "util/thread/lock.h"
 
 struct qemu_vm {
 	const struct driver_env *env;
@@ -35,13 +35,13 @@ struct qemu_vm {
 
 	/* How it starts: by booting, or from a saved state. */
 	struct template *template; /* whose disk, and at first whose memory, it has; NULL: none */
-	int template_ram;          /* it is to become a template: its memory; -1: it is not */
+	int template_ram;          /* the memory of a VM that becomes a template; -1: of others */
 	const char *load;          /* the state to start from; NULL: it boots */
 	bool paused;               /* it waits for qemu_vm_continue */
-	bool copied;               /* made from a template: its identity is not its own yet */
-	bool runner_waits;         /* the runner is in its memory already */
-	bool identified;           /* it has been made itself, or needed not be */
-	char cold_reason[160];     /* "": it started warm, or need not have */
+	bool copied;               /* made from a template, whose identity its guest has at first */
+	bool runner_waits;         /* a runner is in its memory already */
+	bool identified;           /* its guest has its own identity now */
+	char cold_reason[160];     /* why it did not start from a template; "": it did */
 
 	struct proc proc;
 	int qmp_fd, agent_fd, runner_fd, console_fd, stderr_fd;
@@ -52,22 +52,25 @@ struct qemu_vm {
 	int stop_fd;
 	int dead_fd; /* eventfd: readable when state is dead */
 
-	struct ways ways;
-	struct qga *qga;    /* for whoever opens a way */
-	bool said_fallback; /* the same */
+	struct guest_links links;
+	struct qga *qga;    /* of the thread that opens a link */
+	struct buf unsent;  /* likewise: what the runner waits for, of a frame of an old line */
+	bool said_fallback; /* likewise: that the runner cannot run was logged */
 
-	pthread_mutex_t mu;
-	enum box_vm_state state;
+	/* The monitor thread's while it runs. */
 	bool guest_shut_down;      /* QEMU said that the guest powered off */
-	const char *ended_because; /* we ended it, and why; the monitor thread's alone */
-	struct guest *cut_off;     /* the same: what a runner that is gone was to answer */
-	int64_t cut_off_until;     /* the same: so long may QEMU take to say why */
-	char net_reason[600];      /* the same: why its network ended */
-	struct err death;          /* when state is dead */
-	uint64_t kills_before;     /* memory_kills() when it started */
+	const char *ended_because; /* why we ended QEMU; NULL: it ended by itself */
+	struct guest *cut_off;     /* a line whose runner is gone, to be failed with the reason */
+	int64_t cut_off_until;     /* how long QEMU may take to tell the reason */
+	char net_reason[600];      /* why the sandbox's network ended */
+	uint64_t kills_before;     /* memory_kills() when QEMU started */
+
+	struct lock mu; /* guards what follows, and the pid in proc */
+	enum vm_state state;
+	struct err death; /* when state is dead */
 };
 
-/* Whatever happens next, it can be freed. The strings and the spec outlive it. */
+/* Where a VM belongs. The strings and the specs outlive it. */
 struct qemu_vm_where {
 	const struct driver_env *env;
 	const char *sandbox, *dir;
@@ -77,66 +80,30 @@ struct qemu_vm_where {
 	const struct sandbox_spec *sandbox_spec;
 	bool kvm;
 };
+/* Even if this fails, the VM can be freed. */
 int qemu_vm_init(struct qemu_vm *vm, const struct qemu_vm_where *where, struct err *e);
 /* Makes the files: overlay, firmware variables, cloud-init disk. */
 int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Starts QEMU and the monitor. The guest has not run an instruction when this fails. */
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* Lets a paused one run. */
+/* Lets a paused VM run. */
 int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* For what may not be left undone: a call that fails, for want of files say, is made again as long
- * as op lasts. */
+/* Sends a command that may not be left undone: if it fails, for want of files say, it is sent again
+ * as long as op lasts. */
 int qemu_vm_insist(struct qemu_vm *vm, const struct op *op, const char *command, struct err *e);
-/* Somebody has it from now on: if memory runs out, those that are still being made go first. */
+/* The VM is in use from now on: if memory runs out, VMs that are still being made go first. */
 void qemu_vm_keep(struct qemu_vm *vm);
-/* Ends QEMU and all that hangs on it; it can be started again. */
+/* Ends QEMU, its monitor and its links; the VM can be started again. */
 void qemu_vm_end(struct qemu_vm *vm, const char *why);
-/* It has ended, and will not be started again: operations learn why. */
+/* Marks a VM dead that has ended and will not be started again: operations learn why. */
 void qemu_vm_bury(struct qemu_vm *vm, const struct err *why);
 /* Ends QEMU and releases everything but the files. Fine on a zeroed or half-made VM. */
 void qemu_vm_free(struct qemu_vm *vm);
 
-/* The monitor thread's main; arg is the VM. */
-void *qemu_vm_monitor(void *arg);
-/* On that thread, for what QEMU tells: the runner is gone, and this is why. */
-void qemu_vm_cut_off(struct qemu_vm *vm, const char *why);
-#define RUNNER_ENDED "the guest runner ended"
-/* -1, and why, if it is dead: it may have no monitor any more. */
+/* Fails, with the reason, if the VM is dead. It may have no monitor any more. */
 int qemu_vm_alive(struct qemu_vm *vm, struct err *e);
 /* Puts the VM's own reason into e if it is dead or just ending, else leaves e as it is. Returns -1.
  */
 int qemu_vm_explain(struct qemu_vm *vm, struct err *e);
-
-/* The way in (qemu-guest.c). */
-extern const struct ways_ops qemu_ways;
-
-/* Saved states (qemu-state.c). A VM is stopped before and stays so. With own_memory all of its
- * memory is in the file, otherwise only what is not in a template's memory file. */
-int qemu_state_save(
-	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e);
-/* Tells a QEMU that waits for it where its state is. It has no effect yet when this returns. */
-int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* Waits until the state is there. */
-int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e);
-int qemu_links_set(struct qemu_vm *vm, const struct op *op, bool up, struct err *e);
-
-/* In a template's directory: the kinds of SSH host keys that its system has, one a line. */
-#define TEMPLATE_HOSTKEYS "host-keys"
-
-/* Templates (qemu-template.c). Decides how the VM starts: sets template and load, or cold_reason.
- * Makes the template if need be. Fails only if the operation ends. */
-int qemu_template_choose(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* The start from a template failed: throws it all away, the template too, and boots. */
-int qemu_vm_go_cold(struct qemu_vm *vm, const struct op *op, const struct err *why, struct err *e);
-/* After the start, before anybody else gets in: gives a copy what must be its own, and its network
- * (qemu-identity.c). */
-int qemu_identify(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* Waits for a while until DHCP has given addresses to such a copy, where others may want to reach
- * it. */
-int qemu_await_addresses(struct qemu_vm *vm, const struct op *op, struct err *e);
-
-int qemu_screenshot(struct qemu_vm *vm, const struct op *op, struct buf *ret, struct err *e);
-int qemu_doctor(const struct driver_env *env, const struct op *op,
-	void (*say)(void *arg, const struct check *c), void *arg, struct err *e);
-/* Ends processes of ours whose command line carries this sandbox's stamp; the number found. */
-int qemu_kill_stamped(const struct op *op, const char *sandbox, unsigned *ret_found, struct err *e);
+/* What people call a source: the store's reference for it, or the file that will be imported. */
+const char *qemu_source_name(const struct source_spec *s);

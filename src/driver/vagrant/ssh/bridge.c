@@ -1,3 +1,5 @@
+#include "driver/vagrant/ssh/bridge.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,16 +7,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ssh/stream.h"
+#include "driver/vagrant/ssh/stream.h"
 #include "util/auto.h"
-#include "util/msg.h"
+#include "util/system/msg.h"
 
-#define TICK       1.0  /* seconds; for keeping alive, and should libssh hold something back */
+#define TICK       1.0 /* seconds between looks: to keep alive, and in case libssh holds bytes back */
 #define SOON       0.01 /* seconds, see stream_hurries */
 #define KEEP_ALIVE 15.0
 
 struct bridge {
-	struct link *link;
+	struct ssh_conn *conn;
 	const struct op *op;
 	int orders;
 	int64_t last_sign;
@@ -29,7 +31,7 @@ static void keep_alive(struct bridge *b)
 	if (now - b->last_sign < (int64_t)(KEEP_ALIVE * 1e9))
 		return;
 	b->last_sign = now;
-	ssh_send_ignore(b->link->session, "moat"); /* TCP tells us if nobody gets it */
+	ssh_send_ignore(b->conn->session, "moat"); /* TCP tells us if nobody gets it */
 }
 
 static void tunnel_free(struct bridge *b, struct stream *s)
@@ -39,13 +41,13 @@ static void tunnel_free(struct bridge *b, struct stream *s)
 	b->n_tunnels--;
 }
 
-/* Takes the socket. */
+/* Takes over the socket. */
 static void dial(struct bridge *b, const char *host, int port, int fd)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
 	if (!s) {
-		close(fd); /* which tells them */
+		close(fd); /* the caller that dials sees that */
 		return;
 	}
 	*s = (struct stream){.fd = fd, .opening = true, .port = (unsigned)port};
@@ -54,7 +56,7 @@ static void dial(struct bridge *b, const char *host, int port, int fd)
 	if (b->n_tunnels > SSH_DIALS_MAX)
 		stream_answer(s, SSH_TOO_MANY);
 	else
-		s->channel = ssh_channel_new(b->link->session);
+		s->channel = ssh_channel_new(b->conn->session);
 	if (!s->channel) {
 		tunnel_free(b, s);
 		return;
@@ -79,7 +81,7 @@ static int follow_order(struct bridge *b)
 	return 0;
 }
 
-/* Those that have come, however busy we are. -1: nobody is left who could give any. */
+/* Follows the orders that have come, however busy we are. -1: the daemon's end is closed. */
 static int follow_orders(struct bridge *b)
 {
 	struct pollfd orders = {.fd = b->orders, .events = POLLIN};
@@ -96,7 +98,7 @@ static void move_tunnels(struct bridge *b, bool *moved)
 
 	while (*at) {
 		struct stream *s = *at;
-		int rc = s->opening ? stream_open(b->link, s, moved) : stream_move(s, moved);
+		int rc = s->opening ? stream_open(b->conn, s, moved) : stream_move(s, moved);
 
 		if (rc < 0) {
 			*at = s->next;
@@ -109,7 +111,7 @@ static void move_tunnels(struct bridge *b, bool *moved)
 
 enum { AT_SSH, AT_ORDERS, AT_RUNNER, AT_TUNNELS };
 
-/* Notes which sockets have nobody at their other end: poll would tell of it for ever. */
+/* Notes which sockets are closed at their other end: poll would report that for ever. */
 static void note_hang_ups(struct bridge *b, const struct pollfd *fds)
 {
 	unsigned i = AT_TUNNELS;
@@ -122,7 +124,7 @@ static void note_hang_ups(struct bridge *b, const struct pollfd *fds)
 /* Fills in what to wait for and returns how many; 0: something can be moved at once. */
 static unsigned list_fds(struct bridge *b, struct pollfd *fds, double *ret_patience)
 {
-	ssh_session session = b->link->session;
+	ssh_session session = b->conn->session;
 	bool wants = stream_wants(&b->runner);
 	unsigned n = AT_TUNNELS;
 
@@ -162,20 +164,20 @@ static int await_bytes(struct bridge *b)
 	return 0;
 }
 
-void link_bridge(struct link *l, const struct op *op, int stream, int orders)
+void bridge_run(struct ssh_conn *conn, const struct op *op, int stream, int orders)
 {
-	struct bridge b = {.link = l,
+	struct bridge b = {.conn = conn,
 		.op = op,
 		.orders = orders,
 		.last_sign = now_ns(),
-		.runner = {.channel = l->channel, .fd = stream}};
+		.runner = {.channel = conn->channel, .fd = stream}};
 
 	for (;;) {
 		bool moved = false;
 
 		if (follow_orders(&b) < 0)
 			return;
-		/* Without the runner the rest is of no use to anybody. */
+		/* When the runner has ended, the other channels are of no use. */
 		if (stream_move(&b.runner, &moved) < 0 || b.runner.fd_ended || b.runner.fd_shut)
 			return;
 		move_tunnels(&b, &moved);

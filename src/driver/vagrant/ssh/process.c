@@ -1,4 +1,4 @@
-#include "guest/sshlink.h"
+#include "driver/vagrant/ssh/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,18 +12,18 @@
 #include <unistd.h>
 
 #include "util/auto.h"
-#include "util/io.h"
-#include "util/msg.h"
-#include "util/proc.h"
+#include "util/system/io.h"
+#include "util/system/msg.h"
+#include "util/system/proc.h"
 
 #define CONNECT_SECONDS 15.0
 #define LOGIN_SECONDS   60.0
 
 enum { KEY_SIZE_MAX = 16 * 1024 };
 
-struct sshlink {
+struct ssh_process {
 	struct proc proc;
-	int orders; /* never waited for when writing: the process may have other worries */
+	int orders; /* writing to it never waits: the process may be busy or stuck */
 	int stream; /* the runner's, until it is started */
 };
 
@@ -37,7 +37,7 @@ static void set_options(int fd)
 		{IPPROTO_TCP, TCP_KEEPIDLE, 20}, {IPPROTO_TCP, TCP_KEEPINTVL, 10},
 		{IPPROTO_TCP, TCP_KEEPCNT, 6}, {IPPROTO_TCP, TCP_USER_TIMEOUT, 120000}};
 
-	/* A connection without them works, too. */
+	/* A connection without these options works, too. */
 	for (unsigned i = 0; i < ARRAY_LEN(options); i++)
 		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value,
 			    sizeof(int)) < 0)
@@ -66,7 +66,7 @@ static int connect_to(const struct op *op, const struct addrinfo *to, int *ret_f
 	return 0;
 }
 
-static int open_socket(const struct op *op, const struct sshlink_to *to, int *ret, struct err *e)
+static int open_socket(const struct op *op, const struct ssh_target *to, int *ret, struct err *e)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV},
 			*list = NULL;
@@ -84,25 +84,25 @@ static int open_socket(const struct op *op, const struct sshlink_to *to, int *re
 		return 0;
 	if (op_check(op, e) < 0)
 		return -1;
-	e->kind = ERR_UNAVAILABLE; /* our own deadline for connecting is the guest's fault, too */
+	e->kind = ERR_UNAVAILABLE; /* the guest is to blame for our own deadline, too */
 	return err_wrap(e, "SSH to %s port %u", to->host, to->port);
 }
 
 /* ---- the process ---- */
 
-void sshlink_close(struct sshlink *l)
+void ssh_process_close(struct ssh_process *p)
 {
-	if (!l)
+	if (!p)
 		return;
-	proc_kill(&l->proc);
-	if (l->orders >= 0)
-		close(l->orders);
-	if (l->stream >= 0)
-		close(l->stream);
-	free(l);
+	proc_kill(&p->proc);
+	if (p->orders >= 0)
+		close(p->orders);
+	if (p->stream >= 0)
+		close(p->stream);
+	free(p);
 }
-DEFINE_AUTO(auto_sshlinkp, struct sshlink, sshlink_close)
-#define auto_sshlink __attribute__((cleanup(auto_sshlinkp)))
+DEFINE_AUTO(auto_ssh_processp, struct ssh_process, ssh_process_close)
+#define auto_ssh_process __attribute__((cleanup(auto_ssh_processp)))
 
 static int make_pair(int type, int *ret_ours, int *ret_theirs, struct err *e)
 {
@@ -115,7 +115,8 @@ static int make_pair(int type, int *ret_ours, int *ret_theirs, struct err *e)
 	return 0;
 }
 
-static int start_process(struct sshlink *l, const struct sshlink_to *to, int guest, struct err *e)
+static int start_process(
+	struct ssh_process *p, const struct ssh_target *to, int guest, struct err *e)
 {
 	const char *const argv[] = {to->program, NULL};
 	auto_strv struct strv env = {0};
@@ -123,8 +124,8 @@ static int start_process(struct sshlink *l, const struct sshlink_to *to, int gue
 
 	if (runner < 0)
 		return err_sys(e, errno, "%s", to->runner_path);
-	if (proc_small_env(&env, e) < 0 || make_pair(SOCK_SEQPACKET, &l->orders, &orders, e) < 0 ||
-		make_pair(SOCK_STREAM, &l->stream, &stream, e) < 0)
+	if (proc_small_env(&env, e) < 0 || make_pair(SOCK_SEQPACKET, &p->orders, &orders, e) < 0 ||
+		make_pair(SOCK_STREAM, &p->stream, &stream, e) < 0)
 		return -1;
 	const struct proc_fd fds[] = {{orders, SSH_FD_ORDERS}, {guest, SSH_FD_GUEST},
 		{stream, SSH_FD_STREAM}, {runner, SSH_FD_RUNNER}};
@@ -134,17 +135,17 @@ static int start_process(struct sshlink *l, const struct sshlink_to *to, int gue
 		.fds = fds,
 		.n_fds = ARRAY_LEN(fds)};
 
-	return proc_start(&req, &l->proc, e);
+	return proc_start(&req, &p->proc, e);
 }
 
 /* ---- orders ---- */
 
-/* Takes over the order. */
-static int order(struct sshlink *l, json_t *what, int fd, struct err *e)
+/* order becomes this function's. */
+static int order(struct ssh_process *p, json_t *what, int fd, struct err *e)
 {
 	auto_json json_t *own = what;
 
-	return own ? msg_send(l->orders, own, fd, e) : err_oom(e);
+	return own ? msg_send(p->orders, own, fd, e) : err_oom(e);
 }
 
 static int told_error(json_t *error, struct err *e)
@@ -160,15 +161,15 @@ static int told_error(json_t *error, struct err *e)
 	return -1;
 }
 
-/* The next answer; news of progress is passed on. */
-static int answer(struct sshlink *l, const struct op *op, json_t **ret, struct err *e)
+/* Waits for the next answer, and passes progress on. */
+static int answer(struct ssh_process *p, const struct op *op, json_t **ret, struct err *e)
 {
 	for (;;) {
 		auto_json json_t *msg = NULL;
 		auto_fd int unused = -1;
 		const char *news;
 
-		if (msg_recv(op, l->orders, &msg, &unused, e) < 0)
+		if (msg_recv(op, p->orders, &msg, &unused, e) < 0)
 			return err_wrap(e, "SSH");
 		if (json_object_get(msg, "error"))
 			return told_error(json_object_get(msg, "error"), e);
@@ -181,8 +182,8 @@ static int answer(struct sshlink *l, const struct op *op, json_t **ret, struct e
 	}
 }
 
-/* Those that can be read; the SSH server will tell which it takes. */
-static int read_keys(const struct sshlink_to *to, json_t **ret, struct err *e)
+/* Sends the private keys that can be read; the SSH server will tell which of them it takes. */
+static int read_keys(const struct ssh_target *to, json_t **ret, struct err *e)
 {
 	auto_json json_t *keys = json_array();
 
@@ -204,58 +205,58 @@ static int read_keys(const struct sshlink_to *to, json_t **ret, struct err *e)
 	return 0;
 }
 
-static int log_in(struct sshlink *l, const struct op *op, const struct sshlink_to *to,
+static int log_in(struct ssh_process *p, const struct op *op, const struct ssh_target *to,
 	char ret_host_key[static SSH_HOST_KEY_MAX], struct err *e)
 {
 	auto_json json_t *keys = NULL, *in = NULL;
 	const char *key;
 
 	if (read_keys(to, &keys, e) < 0 ||
-		order(l,
+		order(p,
 			json_pack("{s:{s:s, s:i, s:s, s:s, s:O}}", "log_in", "host", to->host,
 				"port", (int)to->port, "user", to->user, "host_key", to->host_key,
 				"keys", keys),
 			-1, e) < 0 ||
-		answer(l, op, &in, e) < 0 || json_get(in, "SSH", e, "{s:s}", "host_key", &key) < 0)
+		answer(p, op, &in, e) < 0 || json_get(in, "SSH", e, "{s:s}", "host_key", &key) < 0)
 		return -1;
 	snprintf(ret_host_key, SSH_HOST_KEY_MAX, "%s", key);
 	return 0;
 }
 
-int sshlink_open(const struct op *op, const struct sshlink_to *to, struct sshlink **ret,
+int ssh_process_open(const struct op *op, const struct ssh_target *to, struct ssh_process **ret,
 	char ret_host_key[static SSH_HOST_KEY_MAX], struct err *e)
 {
-	auto_sshlink struct sshlink *l = calloc(1, sizeof(*l));
+	auto_ssh_process struct ssh_process *p = calloc(1, sizeof(*p));
 	auto_fd int guest = -1;
 	struct op login;
 
-	if (!l)
+	if (!p)
 		return err_oom(e);
-	l->proc = PROC_NONE;
-	l->orders = l->stream = -1;
-	if (open_socket(op, to, &guest, e) < 0 || start_process(l, to, guest, e) < 0)
+	p->proc = PROC_NONE;
+	p->orders = p->stream = -1;
+	if (open_socket(op, to, &guest, e) < 0 || start_process(p, to, guest, e) < 0)
 		return -1;
 	login = op_within(op, LOGIN_SECONDS);
-	if (log_in(l, &login, to, ret_host_key, e) < 0) {
+	if (log_in(p, &login, to, ret_host_key, e) < 0) {
 		if (e->kind == ERR_TIMEOUT && now_ns() < op->deadline_ns)
-			e->kind = ERR_UNAVAILABLE; /* the guest's slowness, not the operation's */
+			e->kind = ERR_UNAVAILABLE; /* the guest was too slow, not the operation */
 		return -1;
 	}
-	*ret = take_ptr(&l);
+	*ret = take_ptr(&p);
 	return 0;
 }
 
-int sshlink_start_runner(
-	const struct op *op, struct sshlink *l, bool *ret_as_root, int *ret_fd, struct err *e)
+int ssh_process_start_runner(
+	const struct op *op, struct ssh_process *p, bool *ret_as_root, int *ret_fd, struct err *e)
 {
 	auto_json json_t *started = NULL;
 	int as_root;
 
-	if (order(l, json_pack("{s:b}", "start", 1), -1, e) < 0 || answer(l, op, &started, e) < 0 ||
+	if (order(p, json_pack("{s:b}", "start", 1), -1, e) < 0 || answer(p, op, &started, e) < 0 ||
 		json_get(started, "SSH", e, "{s:b}", "as_root", &as_root) < 0)
 		return -1;
 	*ret_as_root = as_root;
-	*ret_fd = take_fd(&l->stream);
+	*ret_fd = take_fd(&p->stream);
 	return 0;
 }
 
@@ -283,19 +284,19 @@ static int hear_answer(const struct op *op, int fd, unsigned port, struct err *e
 	}
 }
 
-int sshlink_dial(struct sshlink *l, const struct op *op, const char *host, unsigned port,
+int ssh_process_dial(struct ssh_process *p, const struct op *op, const char *host, unsigned port,
 	int *ret_fd, struct err *e)
 {
 	auto_fd int ours = -1, theirs = -1;
 
 	if (make_pair(SOCK_STREAM, &ours, &theirs, e) < 0)
 		return -1;
-	if (order(l, json_pack("{s:{s:s, s:i}}", "dial", "host", host, "port", (int)port), theirs,
+	if (order(p, json_pack("{s:{s:s, s:i}}", "dial", "host", host, "port", (int)port), theirs,
 		    e) < 0) {
 		e->kind = ERR_UNAVAILABLE;
 		return err_wrap(e, "SSH");
 	}
-	close(take_fd(&theirs)); /* or we would never see that the process has closed it */
+	close(take_fd(&theirs)); /* so that we see when the process closes its copy */
 	if (hear_answer(op, ours, port, e) < 0)
 		return -1;
 	*ret_fd = take_fd(&ours);

@@ -1,4 +1,4 @@
-#include "ssh/sftp.h"
+#include "driver/vagrant/ssh/sftp.h"
 
 #include <string.h>
 

@@ -25,12 +25,12 @@ struct sftp_reply {
 };
 
 int sftp_put_init(struct buf *b, struct err *e);
-/* For writing, anew, with these permissions. */
+/* Opens a file for writing, emptied, with these permissions. */
 int sftp_put_open(struct buf *b, uint32_t id, const char *path, uint32_t mode, struct err *e);
 int sftp_put_write(struct buf *b, uint32_t id, struct bytes handle, uint64_t offset,
 	struct bytes data, struct err *e);
 int sftp_put_close(struct buf *b, uint32_t id, struct bytes handle, struct err *e);
 
-/* How many bytes the first reply takes, with *ret filled in; 0: it is not whole yet; -1: it is no
- * reply that anything above asks for. */
+/* How many bytes the first reply takes, with *ret filled in; 0: it is not whole yet; -1: none of
+ * the requests above has such a reply. */
 long sftp_reply_parse(struct bytes in, struct sftp_reply *ret);

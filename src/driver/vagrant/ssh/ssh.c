@@ -1,15 +1,18 @@
+#include "driver/vagrant/ssh/ssh.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include "ssh/link.h"
+#include "driver/vagrant/ssh/bridge.h"
+#include "driver/vagrant/ssh/start.h"
 #include "util/auto.h"
-#include "util/confine.h"
-#include "util/msg.h"
+#include "util/system/confine.h"
+#include "util/system/msg.h"
 
-/* Whoever has started us ends us when it has waited long enough. */
+/* No deadline: the daemon that has started us ends us when it has waited long enough. */
 static const struct op forever = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1, .id = "ssh"};
 
 enum {
@@ -25,8 +28,8 @@ static void limit(int resource, rlim_t most)
 }
 
 /*
- * All that we need is open. What cannot be had (namespaces, on some systems) is a wall less, not a
- * reason to give up; but a guest's peer is never root.
+ * All that we need is open. Without what cannot be had (namespaces, on some systems) there is one
+ * barrier less, which is no reason to give up. But what speaks with a guest is never root.
  */
 static int confine(struct err *e)
 {
@@ -66,10 +69,10 @@ static int next_order(json_t **ret, struct err *e)
 	return msg_recv(&forever, SSH_FD_ORDERS, ret, &unused, e);
 }
 
-static int log_in(struct link *l, struct err *e)
+static int log_in(struct ssh_conn *conn, struct err *e)
 {
 	auto_json json_t *order = NULL;
-	struct link_to to = {0};
+	struct ssh_login to = {0};
 	char host_key[SSH_HOST_KEY_MAX];
 	json_t *keys;
 
@@ -79,12 +82,12 @@ static int log_in(struct link *l, struct err *e)
 			"keys", &keys) < 0)
 		return -1;
 	to.keys = keys;
-	if (link_open(l, &forever, SSH_FD_GUEST, &to, host_key, e) < 0)
+	if (ssh_conn_open(conn, &forever, SSH_FD_GUEST, &to, host_key, e) < 0)
 		return -1;
 	return tell(json_pack("{s:s}", "host_key", host_key), e);
 }
 
-static int start(struct link *l, struct err *e)
+static int start(struct ssh_conn *conn, struct err *e)
 {
 	auto_json json_t *order = NULL;
 	struct op op = forever;
@@ -94,23 +97,23 @@ static int start(struct link *l, struct err *e)
 	op.on_progress = tell_progress;
 	if (next_order(&order, e) < 0 || json_get(order, "an order", e, "{s:b}", "start", &yes) < 0)
 		return -1;
-	if (link_start_runner(l, &op, SSH_FD_RUNNER, &as_root, e) < 0)
+	if (ssh_conn_start_runner(conn, &op, SSH_FD_RUNNER, &as_root, e) < 0)
 		return -1;
 	return tell(json_pack("{s:b}", "as_root", as_root), e);
 }
 
 int ssh_main(void)
 {
-	struct link link = {0};
+	struct ssh_conn conn = {0};
 	struct err e, ignored;
 
 	signal(SIGPIPE, SIG_IGN);
-	if (confine(&e) < 0 || log_in(&link, &e) < 0 || start(&link, &e) < 0) {
+	if (confine(&e) < 0 || log_in(&conn, &e) < 0 || start(&conn, &e) < 0) {
 		tell(json_pack("{s:{s:s, s:i, s:o}}", "error", "kind", err_kind_name(e.kind), "sys",
 			     e.sys, "message", json_text(e.msg)),
 			&ignored);
 		return 1;
 	}
-	link_bridge(&link, &forever, SSH_FD_STREAM, SSH_FD_ORDERS);
-	return 0; /* which closes everything */
+	bridge_run(&conn, &forever, SSH_FD_STREAM, SSH_FD_ORDERS);
+	return 0; /* the end of the process closes everything */
 }

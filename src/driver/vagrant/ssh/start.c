@@ -3,61 +3,31 @@
  * there is none, names a file, waits until we have written it by SFTP and moves it to where it
  * stays. Then it becomes the runner, on the same channel.
  */
+#include "driver/vagrant/ssh/start.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/wire.h"
-#include "ssh/link.h"
-#include "ssh/sftp.h"
+#include "wire/wire.h"
+#include "driver/vagrant/ssh/sftp.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
 enum {
 	RUNNER_SIZE_MAX = 8 * 1024 * 1024,
-	CHATTER_MAX = 256 * 1024, /* that a login may print before our command */
+	CHATTER_MAX = 256 * 1024, /* what a login may print before our command runs */
 };
 
-/*
- * What finds the runner, or takes it in, and becomes it; $1 is "root" if it can become anybody. It
- * is in single quotes for whatever shell the user has, so there are neither newlines nor single
- * quotes in it. As root only directories are used that others cannot write to, otherwise only
- * files of our own. The file for SFTP is whose login it is.
- */
-#define SCRIPT                                                                                     \
-	"v=\"moat-guest " MOAT_VERSION " wire 2\"; r=$1; d=$HOME/.cache/moat; t=/tmp; "            \
-	"[ $r = user ] || d=\"/var/lib/moat /usr/local/lib/moat /opt/moat\"; "                     \
-	"for p in $d; do f=$p/moat-guest; "                                                        \
-	"[ -x \"$f\" ] && [ \"$(\"$f\" version 2>/dev/null </dev/null)\" = \"$v\" ] || continue; " \
-	"[ $r = root ] || [ -O \"$f\" ] || continue; "                                             \
-	"echo \"moat:run:$r\"; exec \"$f\" serve -; done; "                                        \
-	"[ -w /tmp ] || t=$HOME; n=$(mktemp \"$t/moat-guest.XXXXXX\") && "                         \
-	"{ [ -z \"$SUDO_UID\" ] || chown \"$SUDO_UID\" \"$n\"; } || { "                            \
-	"echo \"moat:no:there is no place for a file in /tmp or the home directory\"; exit 1; }; " \
-	"echo \"moat:put:$n\"; read go; "                                                          \
-	"for p in $d; do f=$p/moat-guest; mkdir -p \"$p\" && cp \"$n\" \"$f.new\" && "             \
-	"chmod 755 \"$f.new\" && [ \"$(\"$f.new\" version </dev/null)\" = \"$v\" ] && "            \
-	"mv -f \"$f.new\" \"$f\" || continue; "                                                    \
-	"rm -f \"$n\"; echo \"moat:run:$r\"; exec \"$f\" serve -; done 2>/dev/null; "              \
-	"rm -f \"$n\"; echo \"moat:no:it cannot be run from any of: $d\"; exit 1"
-
-/*
- * sudo is slow in a small guest: it is not asked first whether it would. If it will not, or is not
- * there, we are told, and let the command go on without.
- */
-static const char command[] =
-	"exec sh -c '"
-	"if [ \"$(id -u)\" = 0 ]; then unset SUDO_UID; exec sh -c \"$1\" sh root; fi; "
-	"sudo -n sh -c \"$1\" sh root 2>/dev/null; "
-	"case $? in 1 | 127) unset SUDO_UID; echo moat:nosudo; read go && "
-	"exec sh -c \"$1\" sh user;; esac' sh '" SCRIPT "'";
+/* login.line.sh and start-runner.line.sh, in single quotes for whatever shell the user has. */
+extern const char ssh_script_login[], ssh_script_start_runner[];
 
 /* ---- SFTP ---- */
 
 struct upload {
-	struct link *l;
+	struct ssh_conn *conn;
 	const struct op *op;
 	ssh_channel channel;
 	struct buf in;
@@ -73,7 +43,7 @@ static void upload_free(struct upload *u)
 
 static int send_all(struct upload *u, struct buf *b, struct err *e)
 {
-	int rc = link_write(u->l, u->op, u->channel, buf_bytes(b), e);
+	int rc = ssh_conn_write(u->conn, u->op, u->channel, buf_bytes(b), e);
 
 	buf_drop(b, b->len);
 	return rc;
@@ -92,7 +62,7 @@ static int next_reply(struct upload *u, struct sftp_reply *ret, size_t *ret_size
 		}
 		if (size < 0)
 			return err_set(e, ERR_UNAVAILABLE, "SFTP: the guest sent nonsense");
-		more = link_read(u->l, u->op, u->channel, &u->in, e);
+		more = ssh_conn_read(u->conn, u->op, u->channel, &u->in, e);
 		if (more < 0)
 			return -1;
 		if (more == 0)
@@ -103,16 +73,16 @@ static int next_reply(struct upload *u, struct sftp_reply *ret, size_t *ret_size
 static int expect_ok(struct upload *u, struct err *e)
 {
 	struct sftp_reply r;
-	char words[200];
+	char text[200];
 	size_t size;
 
 	if (next_reply(u, &r, &size, e) < 0)
 		return -1;
 	if (r.type != SFTP_IS_STATUS || r.code != 0) {
-		str_escape((const char *)r.text.p, r.type == SFTP_IS_STATUS ? r.text.len : 0, words,
-			sizeof(words));
+		str_escape((const char *)r.text.p, r.type == SFTP_IS_STATUS ? r.text.len : 0, text,
+			sizeof(text));
 		return err_set(
-			e, ERR_UNSUPPORTED, "SFTP: the guest says: %s", *words ? words : "failure");
+			e, ERR_UNSUPPORTED, "SFTP: the guest says: %s", *text ? text : "failure");
 	}
 	buf_drop(&u->in, size);
 	return 0;
@@ -167,15 +137,15 @@ static int send_file(struct upload *u, const char *path, struct bytes content, s
 	return 0;
 }
 
-static int put(
-	struct link *l, const struct op *op, const char *path, struct bytes content, struct err *e)
+static int put(struct ssh_conn *conn, const struct op *op, const char *path, struct bytes content,
+	struct err *e)
 {
-	__attribute__((cleanup(upload_free))) struct upload u = {.l = l, .op = op};
+	__attribute__((cleanup(upload_free))) struct upload u = {.conn = conn, .op = op};
 	int rc;
 
-	if (link_channel(l, op, &u.channel, e) < 0)
+	if (ssh_conn_channel(conn, op, &u.channel, e) < 0)
 		return -1;
-	rc = LINK_REPEAT(l, op, e, ssh_channel_request_subsystem(u.channel, "sftp"));
+	rc = SSH_CONN_REPEAT(conn, op, e, ssh_channel_request_subsystem(u.channel, "sftp"));
 	if (rc == SSH_AGAIN)
 		return -1;
 	if (rc != SSH_OK)
@@ -185,9 +155,9 @@ static int put(
 
 /* ---- the runner ---- */
 
-/* The next line of ours, without "moat:"; what a login prints on its own is skipped. */
-static int next_word(
-	struct link *l, const struct op *op, struct buf *in, char *word, size_t size, struct err *e)
+/* The next line of our command, without its "moat:". What the login itself prints is skipped. */
+static int next_word(struct ssh_conn *conn, const struct op *op, struct buf *in, char *word,
+	size_t size, struct err *e)
 {
 	size_t skipped = 0;
 
@@ -210,7 +180,7 @@ static int next_word(
 		}
 		if (skipped + in->len > CHATTER_MAX)
 			return err_set(e, ERR_UNAVAILABLE, "the guest's login prints too much");
-		more = link_read(l, op, l->channel, in, e);
+		more = ssh_conn_read(conn, op, conn->channel, in, e);
 		if (more < 0)
 			return -1;
 		if (more == 0)
@@ -220,16 +190,16 @@ static int next_word(
 	}
 }
 
-/* What the command waits for. */
-static int let_go(struct link *l, const struct op *op, struct err *e)
+/* Sends the line that the command waits for. */
+static int let_go(struct ssh_conn *conn, const struct op *op, struct err *e)
 {
 	static const uint8_t go[] = "go\n";
 
-	return link_write(l, op, l->channel, (struct bytes){go, sizeof(go) - 1}, e);
+	return ssh_conn_write(conn, op, conn->channel, (struct bytes){go, sizeof(go) - 1}, e);
 }
 
 static int upload_runner(
-	struct link *l, const struct op *op, int runner_fd, const char *file, struct err *e)
+	struct ssh_conn *conn, const struct op *op, int runner_fd, const char *file, struct err *e)
 {
 	auto_buf struct buf content = {0};
 
@@ -238,31 +208,36 @@ static int upload_runner(
 	if (file_read_all(runner_fd, RUNNER_SIZE_MAX, &content, e) < 0)
 		return -1;
 	op_progress(op, 0, 0, "installing the runner in the guest");
-	if (put(l, op, file, buf_bytes(&content), e) < 0)
+	if (put(conn, op, file, buf_bytes(&content), e) < 0)
 		return -1;
-	return let_go(l, op, e);
+	return let_go(conn, op, e);
 }
 
 static int start(
-	struct link *l, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
+	struct ssh_conn *conn, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
 {
 	auto_buf struct buf in = {0};
+	auto_free char *command = NULL;
 	char word[1024];
 	int rc;
 
-	static_assert(WIRE_VERSION == 2, "the version line above");
-	if (link_channel(l, op, &l->channel, e) < 0)
+	static_assert(WIRE_VERSION == 2, "the version line below");
+	if (str_printf(&command, e,
+		    "exec sh -c '%s' sh 'v=\"moat-guest " MOAT_VERSION " wire 2\"; %s'",
+		    ssh_script_login, ssh_script_start_runner) < 0 ||
+		ssh_conn_channel(conn, op, &conn->channel, e) < 0)
 		return -1;
-	rc = LINK_REPEAT(l, op, e, ssh_channel_request_exec(l->channel, command));
+	rc = SSH_CONN_REPEAT(conn, op, e, ssh_channel_request_exec(conn->channel, command));
 	if (rc != SSH_OK)
-		return rc == SSH_AGAIN ? -1 : link_fail(l, "SSH command", e);
-	if (next_word(l, op, &in, word, sizeof(word), e) < 0)
+		return rc == SSH_AGAIN ? -1 : ssh_conn_fail(conn, "SSH command", e);
+	if (next_word(conn, op, &in, word, sizeof(word), e) < 0)
 		return -1;
 	if (strcmp(word, "nosudo") == 0 &&
-		(let_go(l, op, e) < 0 || next_word(l, op, &in, word, sizeof(word), e) < 0))
+		(let_go(conn, op, e) < 0 || next_word(conn, op, &in, word, sizeof(word), e) < 0))
 		return -1;
-	if (str_starts(word, "put:") && (upload_runner(l, op, runner_fd, word + 4, e) < 0 ||
-						next_word(l, op, &in, word, sizeof(word), e) < 0))
+	if (str_starts(word, "put:") &&
+		(upload_runner(conn, op, runner_fd, word + 4, e) < 0 ||
+			next_word(conn, op, &in, word, sizeof(word), e) < 0))
 		return -1;
 	if (str_starts(word, "no:"))
 		return err_set(e, ERR_UNSUPPORTED, "%s", word + 3);
@@ -273,10 +248,10 @@ static int start(
 	return 0;
 }
 
-int link_start_runner(
-	struct link *l, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
+int ssh_conn_start_runner(
+	struct ssh_conn *conn, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
 {
-	if (start(l, op, runner_fd, ret_as_root, e) < 0)
+	if (start(conn, op, runner_fd, ret_as_root, e) < 0)
 		return err_wrap(e, "the runner");
 	return 0;
 }

@@ -1,4 +1,4 @@
-#include "ssh/stream.h"
+#include "driver/vagrant/ssh/stream.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void to_fd(struct stream *s, bool *moved)
 
 /* ---- to the guest ---- */
 
-/* What the channel's window does not take stays for the next time. */
+/* Writes what the channel's window takes; the rest stays for the next time. */
 static int to_guest(struct stream *s, bool *moved)
 {
 	int sent = s->to_ssh.len ? ssh_channel_write(s->channel, buf_data(&s->to_ssh),
@@ -119,17 +119,17 @@ void stream_answer(struct stream *s, enum ssh_answer word)
 	uint8_t byte = (uint8_t)word;
 
 	if (send(s->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
-		s->hung_up = true; /* whoever dialled has left */
+		s->hung_up = true; /* the caller that dialled has left */
 }
 
-/* libssh tells the reason that the server gave in words only: "... error (1) ..." is
+/* libssh tells the reason that the server gave as text only: "... error (1) ..." is
  * SSH_OPEN_ADMINISTRATIVELY_PROHIBITED. */
 static bool was_prohibited(ssh_session session)
 {
 	return strstr(ssh_get_error(session), "error (1)") != NULL;
 }
 
-int stream_open(struct link *l, struct stream *s, bool *moved)
+int stream_open(struct ssh_conn *conn, struct stream *s, bool *moved)
 {
 	uint8_t byte;
 	int rc = ssh_channel_open_forward(
@@ -150,7 +150,7 @@ int stream_open(struct link *l, struct stream *s, bool *moved)
 		stream_answer(s, SSH_IS_OPEN);
 		return 0;
 	}
-	stream_answer(s, was_prohibited(l->session) ? SSH_PROHIBITED : SSH_REFUSED);
+	stream_answer(s, was_prohibited(conn->session) ? SSH_PROHIBITED : SSH_REFUSED);
 	return -1;
 }
 
@@ -161,7 +161,7 @@ short stream_events(const struct stream *s)
 	if (s->fd < 0 || s->hung_up)
 		return 0;
 	if (s->opening)
-		return POLLIN; /* its end */
+		return POLLIN; /* only to see its end */
 	return (short)((s->to_ssh.len || s->fd_ended ? 0 : POLLIN) | (s->to_fd.len ? POLLOUT : 0));
 }
 

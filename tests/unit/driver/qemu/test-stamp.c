@@ -1,12 +1,12 @@
-/* What is found and ended by its stamp: exactly the processes that carry it. */
-#include "driver/qemu-vm.h"
+/* Exactly the processes that carry a stamp are found and ended. */
+#include "driver/qemu/stamp.h"
 
 #include "tap.h"
 #include "scratch.h"
-#include "util/proc.h"
+#include "util/system/proc.h"
 
 /* A harmless process whose command line has these arguments: `sh -c SCRIPT sh -name STAMP`. It
- * waits without a child: that would carry the stamp, too, until it is another program. */
+ * waits without a child, which would carry the stamp, too, until it becomes another program. */
 static struct proc start(const char *name_option, const char *stamp)
 {
 	const char *argv[] = {"sh", "-c", "echo >$0; kill -STOP $$", at("up-%s", stamp + 5),
@@ -32,7 +32,7 @@ static bool runs(const struct proc *p)
 	return poll(&ended, 1, 0) == 0;
 }
 
-/* Somebody else's process with our stamp is not ours to end, and does not stop us either. */
+/* Another user's process with our stamp is not ended, and does not stop us either. */
 static void test_foreign(const char *id)
 {
 	struct op op = op_for_cleanup(30);
@@ -62,11 +62,12 @@ int main(void)
 	auto_proc struct proc one = start("-name", stamp);
 	snprintf(stamp, sizeof(stamp), "moat-%s/second-vm", id);
 	auto_proc struct proc two = start("-name", stamp);
-	snprintf(stamp, sizeof(stamp), "moat-%sy/vm", id); /* the same beginning */
+	snprintf(stamp, sizeof(stamp), "moat-%sy/vm", id); /* another id with the same beginning */
 	auto_proc struct proc longer = start("-name", stamp);
 	snprintf(stamp, sizeof(stamp), "moat-z%s/vm", id);
 	auto_proc struct proc different = start("-name", stamp);
-	snprintf(stamp, sizeof(stamp), "moat-%s/vm", id); /* not as its name */
+	snprintf(stamp, sizeof(stamp), "moat-%s/vm",
+		id); /* the stamp is not the argument of -name */
 	auto_proc struct proc mention = start("-title", stamp);
 
 	OK(runs(&one) && runs(&two) && runs(&longer) && runs(&different) && runs(&mention));
@@ -76,7 +77,7 @@ int main(void)
 	if (getuid() == 0)
 		test_foreign(id);
 	OK(qemu_kill_stamped(&op, id, &found, &e) == 0 && found == 2);
-	OK(!runs(&one) && !runs(&two)); /* ended when it returns */
+	OK(!runs(&one) && !runs(&two)); /* they have ended when it returns */
 	OK(runs(&longer) && runs(&different) && runs(&mention));
 	OK(qemu_kill_stamped(&op, id, &found, &e) == 0 && found == 0);
 	scratch_end();

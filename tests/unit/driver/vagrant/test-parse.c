@@ -1,8 +1,8 @@
-#include "driver/vagrant-parse.h"
+#include "driver/vagrant/parse.h"
 
 #include "tap.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 
 static struct vagrant_report report;
 
@@ -45,7 +45,7 @@ static void test_lines(void)
 	OK(vagrant_line_parse(many, &l) && l.n_data == VAGRANT_FIELDS_MAX);
 }
 
-/* What Vagrant 2.3.4 with vagrant-libvirt printed. */
+/* Output of Vagrant 2.3.4 with vagrant-libvirt. */
 static void test_recorded_up(void)
 {
 	auto_free char *text = NULL;
@@ -64,7 +64,7 @@ static void test_recorded_up(void)
 	OK(m->ssh.port == 22 && m->ssh.n_keys == 1);
 	STR_IS(m->ssh.keys[0], "/lab/vagrant.d/insecure_private_key");
 	OK(!report.error[0] && !report.error_class[0]);
-	STR_IS(report.words[0], "Machine booted and ready!");
+	STR_IS(report.messages[0], "Machine booted and ready!");
 }
 
 static void test_progress(void)
@@ -95,12 +95,13 @@ static void test_order(void)
 
 static void test_errors(void)
 {
-	struct err e = why("1,,ui,error,The box 'x' could not be found.\\nTry again.\n"
-			   "1,,error-exit,Vagrant::Errors::BoxNotFound,The box 'x' could not be "
-			   "found.\\nTry again.\n",
-		"");
+	struct err e =
+		why("1,,ui,error,The sandbox 'x' could not be found.\\nTry again.\n"
+		    "1,,error-exit,Vagrant::Errors::BoxNotFound,The sandbox 'x' could not be "
+		    "found.\\nTry again.\n",
+			"");
 
-	STR_IS(e.msg, "vagrant up: The box 'x' could not be found. Try again.");
+	STR_IS(e.msg, "vagrant up: The sandbox 'x' could not be found. Try again.");
 	OK(e.kind == ERR_NOT_FOUND && e.sys == 1);
 	e = why("1,web,ui,output,==> web: Running provisioner: shell...\n"
 		"1,web,ui,info,    web: installing\n1,web,ui,info,    web: E: no such package\n"

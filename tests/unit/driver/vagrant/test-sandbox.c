@@ -1,6 +1,6 @@
 /* The life of a sandbox of the Vagrant driver, with a script in the place of `vagrant`: what only
  * goes wrong when a guest does not answer. tests/vagrant has the real one. */
-#include "driver/vagrant-box.h"
+#include "driver/vagrant/sandbox.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -8,12 +8,12 @@
 #include "tap.h"
 
 #include "scratch.h"
-#include "util/guard.h"
+#include "util/system/guard.h"
 #include "util/json.h"
 
 #define ID "0123456789"
 
-/* Machines are files of Vagrant's; they are at a port where nobody listens. */
+/* The script notes machines in Vagrant's files. They are at a port where nothing listens. */
 static const char fake_vagrant[] =
 	"#!/bin/sh\n"
 	"echo \"$*\" >>\"$FAKE/calls\"\n"
@@ -41,7 +41,7 @@ static const char fake_vagrant[] =
 
 static struct driver *driver;
 static struct journal *journal;
-static int taken = -1; /* a port that nobody else gets while we have it */
+static int taken = -1; /* a bound port: no other process gets it */
 static unsigned port;
 
 static void take_port(void)
@@ -95,12 +95,12 @@ struct making {
 	struct sandbox_spec *spec;
 	json_t *access;
 	struct op op;
-	struct box *box;
+	struct driver_sandbox *sandbox;
 	int rc;
 	struct err e;
 };
 
-/* For a client with these machines. Takes native and vms. */
+/* The request of a client with these settings. native and vms become its own. */
 static void prepare(struct making *m, const char *machines, json_t *native, json_t *vms)
 {
 	auto_json json_t *spec = NULL;
@@ -111,7 +111,7 @@ static void prepare(struct making *m, const char *machines, json_t *native, json
 	m->access = json_pack("{s:{s:o, s:s, s:s, s:o, s:s}}", "env", "PATH",
 		json_sprintf("%s/bin:%s", scratch, getenv("PATH")), "FAKE", scratch,
 		"FAKE_MACHINES", machines, "FAKE_PORT", json_sprintf("%u", port),
-		"INSPECT_SANDBOX_CACHE_DIR", at("boxes"));
+		"INSPECT_SANDBOX_CACHE_DIR", at("sandboxes"));
 	json_object_set_new(native, "vagrantfile", json_string(at("Vagrantfile")));
 	spec = json_pack("{s:s, s:o, s:o}", "driver", "vagrant", "native", native, "vms", vms);
 	if (!m->access || !spec || spec_parse(spec, &m->spec, &e) < 0 ||
@@ -127,13 +127,13 @@ static void add_env(struct making *m, const char *name, const char *value)
 static void *make_main(void *arg)
 {
 	struct making *m = arg;
-	struct box_request req = {.id = ID, .spec = m->spec, .access = m->access};
+	struct sandbox_request req = {.id = ID, .spec = m->spec, .access = m->access};
 	struct journal_sandbox row = {
 		.id = ID, .driver = "vagrant", .labels = "{}", .spec = "{}", .created = 1};
 
 	m->rc = journal_sandbox_add(journal, &row, &m->e) < 0
 			? -1
-			: driver_vagrant.create(driver, &m->op, &req, &m->box, &m->e);
+			: driver_vagrant.create(driver, &m->op, &req, &m->sandbox, &m->e);
 	if (m->rc < 0)
 		printf("# %s\n", m->e.msg);
 	return NULL;
@@ -144,9 +144,9 @@ static void done(struct making *m)
 	struct op op = op_for_cleanup(60);
 	struct err e;
 
-	if (m->box)
-		OK(driver_vagrant.destroy(driver, &op, m->box, &e) == 0);
-	OK(entries_in(at("boxes")) == 0);
+	if (m->sandbox)
+		OK(driver_vagrant.destroy(driver, &op, m->sandbox, &e) == 0);
+	OK(entries_in(at("sandboxes")) == 0);
 	spec_free(m->spec);
 	json_decref(m->access);
 	op_done(&m->op);
@@ -161,7 +161,8 @@ static bool was_called(const char *verb)
 
 /* ---- the tests ---- */
 
-/* Vagrant has finished, but nobody gets in: that can take as long as a machine may take to boot. */
+/* Vagrant has finished, but no connection succeeds: that is tried as long as a machine may take to
+ * boot. */
 static void test_cancelled_while_connecting(void)
 {
 	struct making m;
@@ -178,7 +179,7 @@ static void test_cancelled_while_connecting(void)
 	done(&m);
 }
 
-/* The one that is for commands is off, which ends it all; the other never answers. */
+/* The machine that is for commands is off, which ends it all; the other never answers. */
 static void test_nobody_waits_for_a_machine_that_only_runs(void)
 {
 	struct making m;
@@ -191,7 +192,7 @@ static void test_nobody_waits_for_a_machine_that_only_runs(void)
 	done(&m);
 }
 
-/* Vagrant shares its root with the guests; what else there is of the sandbox is beside it. */
+/* Vagrant shares its root with the guests, so all other files of the sandbox are beside it. */
 static void test_what_a_guest_may_see(void)
 {
 	auto_free char *seen = NULL;
@@ -209,14 +210,17 @@ static void test_what_a_guest_may_see(void)
 static int reclaim(const json_t *access)
 {
 	struct op op = op_for_cleanup(60);
-	struct journal_thing t = {
-		.sandbox = ID, .kind = "vagrant", .ref = at("boxes/moat-" ID), .state = "intent"};
+	struct journal_entry t = {.sandbox = ID,
+		.kind = "vagrant",
+		.ref = at("sandboxes/moat-" ID),
+		.state = "intent"};
 	struct err e;
 
 	return driver_vagrant.reclaim(driver, &op, &t, access, &e);
 }
 
-/* Secrets are not written down. Who wants the machines removed has them, or had started us. */
+/* Secrets are not written down. They come from the client that wants the machines removed, or from
+ * the environment of the daemon. */
 static void test_machines_that_need_a_secret(void)
 {
 	auto_json json_t *access = json_pack("{s:{s:s}}", "env", "FAKE_TOKEN", "sesame");
@@ -232,8 +236,8 @@ static void test_machines_that_need_a_secret(void)
 		add_env(&m, "FAKE_LOCKED", "yes");
 		add_env(&m, "FAKE_TOKEN", "expired");
 		make_main(&m);
-		OK(m.rc < 0 && entries_in(at("boxes")) == 1);
-		OK(file_read(at("boxes/moat-" ID "/env"), 1 << 20, &env, &len, &e) == 0);
+		OK(m.rc < 0 && entries_in(at("sandboxes")) == 1);
+		OK(file_read(at("sandboxes/moat-" ID "/env"), 1 << 20, &env, &len, &e) == 0);
 		OK(memmem(env, len, "FAKE_LOCKED", 11) && !memmem(env, len, "expired", 7));
 		if (!ours) {
 			OK(reclaim(NULL) < 0);
@@ -256,7 +260,7 @@ static void remember(void *arg, const char *text, uint64_t n, uint64_t total)
 		snprintf(arg, 256, "%s", text);
 }
 
-/* The older plugin for Inspect took the first machine, so evals may rely on it. */
+/* The older plugin for Inspect used the first machine, so evals may rely on that. */
 static void test_a_default_machine_that_there_is_not(void)
 {
 	for (int required = 0; required < 2; required++) {

@@ -1,4 +1,4 @@
-#include "driver/vagrant.h"
+#include "driver/vagrant/ssh-config.h"
 
 #include "tap.h"
 #include "util/auto.h"
@@ -12,7 +12,7 @@ static void test_alias(void)
 
 	OK(vagrant_ssh_alias(&d, "web", &plain, &e) == 0);
 	STR_IS(plain, "moat-4b7f939591-web");
-	/* neither a pattern nor two names */
+	/* An alias is neither a pattern nor two names. */
 	OK(vagrant_ssh_alias(&d, "we*b ?!\n", &odd, &e) == 0);
 	STR_IS(odd, "moat-4b7f939591-we-b----");
 }
@@ -43,7 +43,7 @@ static void test_config(void)
 		     "  LogLevel ERROR\n");
 }
 
-/* A Vagrantfile's words must not become other settings. */
+/* Text of a Vagrantfile must not become other settings. */
 static void test_no_way_out_of_a_value(void)
 {
 	static const char *const bad[] = {"a\" b", "a\\", "a\nProxyCommand evil", "\x01"};

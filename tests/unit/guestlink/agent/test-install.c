@@ -1,16 +1,16 @@
-/* Installing the runner, and Windows guests, against a scripted agent. */
+/* Installing the runner, and Windows guests, with a scripted agent. */
 #include <signal.h>
 
 #include "agent-peer.h"
-#include "guest/agent.h"
-#include "util/base64.h"
-#include "guest/install.h"
-#include "guest/wire.h"
+#include "guestlink/agent/agent.h"
+#include "wire/base64.h"
+#include "guestlink/agent/install.h"
+#include "wire/wire.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "util/str.h"
 
-/* What the guest does: the end of the first script, and of the one after the push. */
+/* What the guest does: how the first script ends, and the one after the upload. */
 struct guest_play {
 	int find_code;
 	const char *find_out, *find_err;
@@ -36,7 +36,7 @@ static void say_end(struct peer *p, int code, const char *out, const char *err)
 	agent_say(p, text);
 }
 
-/* As our script for cmd says it, whose id is in its name. */
+/* Prints it as our script for cmd does, whose id is in its name. */
 static void say_windows_end(
 	struct peer *p, const struct guest_play *play, int code, const char *out, const char *err)
 {
@@ -235,7 +235,7 @@ static void test_windows(void)
 	OK(strncmp(guest.file, "C:\\Windows\\Temp\\moat-", 21) == 0);
 	second = buf_take_str(&guest.content);
 	OK(strncmp(second, "@echo off\r\ndel /q C:", 20) == 0 && strstr(second, "\r\nset A=b\r\n"));
-	/* A script that became another: what it showed, and what is in the files. */
+	/* A script that was replaced by another one: what was printed, and what the files hold. */
 	guest.unfinished = true;
 	buf_drop(&got, got.len);
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.stdout_bytes == 7);
@@ -243,8 +243,8 @@ static void test_windows(void)
 	OK(guest.seeks == 0);
 	buf_free(&guest.content);
 	io.in = in;
-	inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){(const uint8_t *)"abc", 3}, &e);
-	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_DATA, 0, 0, (struct bytes){(const uint8_t *)"abc", 3}, &e);
+	inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, &e);
 	OK(guest_write(g, &op, &(struct guest_write){.at = at}, &io, &st, &e) == 0 && st.size == 3);
 	STR_IS(guest.file, "C:\\x");
 	OK(guest.content.len == 3 && memcmp(buf_data(&guest.content), "abc", 3) == 0);

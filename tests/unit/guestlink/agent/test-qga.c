@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "agent-peer.h"
-#include "util/base64.h"
+#include "wire/base64.h"
 #include "util/auto.h"
 #include "util/str.h"
 
@@ -141,6 +141,13 @@ struct side {
 	struct qga *q;
 };
 
+static int ping(struct qga *q, const struct op *op, struct err *e)
+{
+	auto_json json_t *value = NULL;
+
+	return qga_call(q, op, &(struct qga_call){.command = "guest-ping"}, &value, e);
+}
+
 static void side_open(struct side *s, void (*script)(struct peer *))
 {
 	struct err e;
@@ -204,7 +211,7 @@ static void test_sync(void)
 
 	side_open(&s, sync_after_garbage);
 	OK(qga_sync(s.q, &op, &e) == 0);
-	OK(qga_ping(s.q, &op, &e) == 0);
+	OK(ping(s.q, &op, &e) == 0);
 	side_close(&s);
 
 	side_open(&s, say_endlessly);
@@ -213,7 +220,7 @@ static void test_sync(void)
 	side_close(&s);
 
 	side_open(&s, endless_after_sync);
-	OK(qga_ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
 	printf("# %s\n", e.msg);
 	side_close(&s);
 
@@ -290,12 +297,12 @@ static void test_bad_answers(void)
 	struct err e = {0};
 
 	side_open(&s, badly);
-	OK(qga_ping(s.q, &op, &e) < 0 && e.kind == ERR_BACKEND);
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_BACKEND);
 	STR_IS(e.msg, "guest-ping: guest agent: broken");
-	OK(qga_ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
-	OK(qga_ping(s.q, &op, &e) == 0);
-	OK(qga_ping(s.q, &op, &e) == 0);
-	OK(qga_ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	OK(ping(s.q, &op, &e) == 0);
+	OK(ping(s.q, &op, &e) == 0);
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
 	side_close(&s);
 }
 

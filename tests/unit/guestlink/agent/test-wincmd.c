@@ -1,10 +1,10 @@
-/* Scripts for cmd, letter by letter, and what they answer. */
+/* Scripts for cmd, character by character, and parsing what they print. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "guest/wincmd.h"
+#include "guestlink/agent/wincmd.h"
 #include "tap.h"
 #include "util/auto.h"
 
@@ -97,7 +97,7 @@ static void test_end(void)
 		{ID " program\r\n", {.no_program = true}, ""},
 		{ID " size 12\r\n" ID " size 3\r\nabc", {.has_sizes = true, .sizes = {12, 3}},
 			"abc"},
-		/* What the command wrote is its own. */
+		/* The command's own output is left alone. */
 		{ID " size 1\r\n" ID " size 18\r\n" ID " size 9\r\n",
 			{.has_sizes = true, .sizes = {1, 18}}, ID " size 9\r\n"},
 		{ID " size 12\r\nabc", {.sizes = {12}}, "abc"},

@@ -26,7 +26,7 @@ static void bad_window(struct peer *p, uint32_t id)
 {
 	static uint8_t piece[WIRE_PIECE];
 
-	/* The host credits what it has taken, at most once before this is through. */
+	/* The host credits what it has consumed, at most once before this ends. */
 	for (int i = 0; i < 4096; i++)
 		if (!guest_data(p, id, WIRE_STDOUT, piece, sizeof(piece)))
 			break;
@@ -50,6 +50,22 @@ static void bad_end(struct peer *p, uint32_t id)
 static void bad_credit(struct peer *p, uint32_t id)
 {
 	guest_put(p, (struct wire_msg){.type = WIRE_CREDIT, .id = id, .count = 1}, NULL, 0);
+}
+
+static void bad_pong(struct peer *p, uint32_t id)
+{
+	(void)id;
+	guest_put(p, (struct wire_msg){.type = WIRE_PONG}, NULL, 0);
+}
+
+static void bad_empty(struct peer *p, uint32_t id)
+{
+	guest_data(p, id, WIRE_STDOUT, NULL, 0);
+}
+
+static void bad_sizes(struct peer *p, uint32_t id)
+{
+	guest_put(p, (struct wire_msg){.type = WIRE_EXIT, .id = id, .size = UINT64_MAX}, NULL, 0);
 }
 
 static void bad_request(struct peer *p, uint32_t id)
@@ -86,6 +102,9 @@ static const struct bad {
 	{"data on no stream", bad_stream_number},
 	{"DONE for a command", bad_end},
 	{"credit for nothing", bad_credit},
+	{"an answer to no PING", bad_pong},
+	{"data without a byte", bad_empty},
+	{"-1 bytes of output", bad_sizes},
 	{"a request to the host", bad_request},
 	{"a flood for no operation", bad_strays},
 	{"closed in mid-frame", bad_close},
@@ -123,7 +142,7 @@ static void test_hostile(void)
 	}
 }
 
-/* The client does not read: the guest may fill the window and not more. */
+/* The client does not read: the guest may fill the window, and no more. */
 static int output_waits_for_failure(void *arg, int stream, struct bytes data, struct err *e)
 {
 	struct guest *g = arg;
@@ -181,7 +200,7 @@ static void test_read_max(void)
 	peer_join(&p);
 }
 
-/* Late and double ends of finished operations are dropped; the line lives. */
+/* Late and repeated ends of finished operations are ignored; the line goes on. */
 static void end_twice(struct peer *p)
 {
 	struct got g;
@@ -203,7 +222,7 @@ static void test_end_twice(void)
 	struct err e = {0};
 	int rc = run_exec(g, 10, &c, &exit, &e);
 
-	/* The second EXIT may come while the operation still exists, and is an offence then. */
+	/* If the second EXIT comes while the operation still exists, it breaks the protocol. */
 	tap_ok(rc == 0 && exit.code == 0, "a command that ended twice ended");
 	rc = run_exec(g, 10, &c, &exit, &e);
 	tap_ok(rc == 0 || strstr(e.msg, "had ended"),
@@ -242,7 +261,7 @@ static void test_giving_up(void)
 	struct err e = {0};
 	int64_t start = now_ns();
 
-	/* Long enough for its output, which is there at once, and not much longer. */
+	/* Waits long enough for output that is there at once, and not much longer. */
 	OK(run_exec(g, 2, &c, &exit, &e) < 0 && e.kind == ERR_TIMEOUT);
 	OK(now_ns() - start < 6500000000);
 	OK(c.data[WIRE_STDOUT].len == 4);
@@ -286,6 +305,77 @@ static void test_never_ends(void)
 
 	OK(run_exec(g, 0.1, &c, &exit, &e) < 0 && e.kind == ERR_TIMEOUT);
 	OK(guest_mkdir(g, &op, &(struct guest_path){.path = "/d"}, 0, &e) == 0);
+	guest_free(g);
+	peer_join(&p);
+}
+
+/* A guest that stands still, as in a frozen QEMU, and one that answers while its command runs. */
+static void say_nothing(struct peer *p)
+{
+	guest_hello(p);
+	peer_drain(p);
+}
+
+static void test_silence(void)
+{
+	struct peer p;
+	struct guest *g = open_patient_line(&p, say_nothing, NULL, 0.2);
+	struct collected c = {0};
+	struct guest_exit exit;
+	struct err e = {0};
+
+	OK(run_exec(g, 30, &c, &exit, &e) < 0 && e.kind == ERR_UNAVAILABLE && line_failed(g));
+	STR_IS(e.msg, "the guest has said nothing for 0.2 seconds");
+	guest_free(g);
+	peer_join(&p);
+}
+
+/* A long command: it ends after the guest was asked often enough to show that answers count. */
+static void answer_pings(struct peer *p)
+{
+	struct got g;
+	uint32_t id = 0;
+
+	guest_hello(p);
+	for (int asked = 0; asked < 5 && guest_get(p, &g);) {
+		if (g.msg.type == WIRE_EXEC)
+			id = g.msg.id;
+		if (g.msg.type != WIRE_PING)
+			continue;
+		guest_put(p, (struct wire_msg){.type = WIRE_PONG}, NULL, 0);
+		asked++;
+	}
+	guest_exit(p, id, 7);
+	peer_drain(p);
+}
+
+static void test_answers_in_silence(void)
+{
+	struct peer p;
+	struct guest *g = open_patient_line(&p, answer_pings, NULL, 2);
+	struct collected c = {0};
+	struct guest_exit exit;
+	struct err e = {0};
+
+	OK(run_exec(g, 60, &c, &exit, &e) == 0 && exit.code == 7);
+	OK(!line_failed(g));
+	guest_free(g);
+	peer_join(&p);
+}
+
+/* A VM that a driver has stopped is not asked, and may be silent. */
+static void test_standing_still(void)
+{
+	struct peer p;
+	struct guest *g = open_patient_line(&p, say_nothing, NULL, 0.2);
+	struct collected c = {0};
+	struct guest_exit exit;
+	struct err e = {0};
+
+	guest_stand_still(g, true);
+	OK(run_exec(g, 1, &c, &exit, &e) < 0 && e.kind == ERR_TIMEOUT && !line_failed(g));
+	guest_stand_still(g, false);
+	OK(run_exec(g, 30, &c, &exit, &e) < 0 && e.kind == ERR_UNAVAILABLE);
 	guest_free(g);
 	peer_join(&p);
 }
@@ -347,7 +437,7 @@ static void *write_stuck(void *arg)
 
 	if (inbox_new(MIB, &in, &e) < 0)
 		abort();
-	inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){content, sizeof(content)}, &e);
+	inbox_put(in, GUEST_INPUT_DATA, 0, 0, (struct bytes){content, sizeof(content)}, &e);
 	struct guest_io io = {.in = in};
 	int rc = guest_write(g, &op, &req, &io, &st, &e);
 
@@ -417,11 +507,11 @@ static void test_reopen(void)
 	struct err e = {0};
 	int fd = peer_start(&p, greet_twice, NULL);
 
-	OK(line_open(&op, dup(fd), &g, &e) == 0);
+	OK(line_open(&op, dup(fd), 0, &g, &e) == 0);
 	line_fail(g, "port closed");
 	guest_free(g);
 	g = NULL;
-	OK(line_open(&op, fd, &g, &e) == 0);
+	OK(line_open(&op, fd, 0, &g, &e) == 0);
 	OK(run_exec(g, 10, &c, &exit, &e) == 0 && exit.code == 9);
 	guest_free(g);
 	peer_join(&p);
@@ -436,6 +526,9 @@ int main(void)
 	test_end_twice();
 	test_giving_up();
 	test_never_ends();
+	test_silence();
+	test_answers_in_silence();
+	test_standing_still();
 	test_line_fail();
 	test_stall();
 	test_reopen();

@@ -61,7 +61,7 @@ static void refuse_greeting(
 	struct err e = {0};
 	int fd = peer_start(&p, script, NULL);
 
-	tap_ok(line_open(&op, fd, &g, &e) < 0 && e.kind == kind && !g, "greeting: %s", what);
+	tap_ok(line_open(&op, fd, 0, &g, &e) < 0 && e.kind == kind && !g, "greeting: %s", what);
 	printf("# %s\n", e.msg);
 	close(fd);
 	peer_join(&p);
@@ -76,8 +76,8 @@ static void test_greetings(void)
 	struct err e;
 
 	OK(run_exec(g, 10, &c, &exit, &e) == 0 && exit.code == 3);
-	STR_IS(guest_way(g), "runner");
-	OK(guest_is_line(g));
+	STR_IS(guest_link_name(g), "runner");
+	OK(guest_can_be_cut_off(g) && !guest_is_cut_off(g));
 	guest_free(g);
 	peer_join(&p);
 	refuse_greeting(greet_endless, 20, ERR_UNAVAILABLE, "endless garbage");
@@ -229,7 +229,7 @@ static void send_much(struct peer *p)
 		return;
 	id = g.msg.id;
 	while (sent < total) {
-		/* the last word has to fit too */
+		/* the last string has to fit, too */
 		while (sent + sizeof(piece) + 4 > credit + WIRE_WINDOW && guest_get(p, &g))
 			credit += g.msg.type == WIRE_CREDIT ? g.msg.count : 0;
 		for (size_t i = 0; i < sizeof(piece); i++)
@@ -261,7 +261,8 @@ static void test_output(void)
 	peer_join(&p);
 }
 
-/* Takes a file, checking that the host keeps to the window; answers with its sum as the mode. */
+/* Receives a file and checks that the host keeps to the window; answers with the file's sum as its
+ * mode. */
 static void take_file(struct peer *p)
 {
 	struct got g;
@@ -279,7 +280,7 @@ static void take_file(struct peer *p)
 		in_window += g.len;
 		if (in_window > WIRE_WINDOW)
 			sum = 0;
-		if (in_window == WIRE_WINDOW) { /* as late as can be */
+		if (in_window == WIRE_WINDOW) { /* as late as possible */
 			guest_put(p,
 				(struct wire_msg){
 					.type = WIRE_CREDIT, .id = id, .count = WIRE_WINDOW},
@@ -316,9 +317,9 @@ static void test_input(void)
 	for (size_t at = 0; at < sizeof(content); at += MIB) {
 		size_t n = sizeof(content) - at < MIB ? sizeof(content) - at : MIB;
 
-		inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){content + at, n}, &e);
+		inbox_put(in, GUEST_INPUT_DATA, 0, 0, (struct bytes){content + at, n}, &e);
 	}
-	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, &e);
 	struct guest_io io = {.in = in, .consumed = count_consumed, .arg = &c};
 	OK(guest_write(g, &op, &req, &io, &st, &e) == 0);
 	OK(st.size == sizeof(content) && st.mode == sum && c.consumed == sizeof(content));
@@ -326,7 +327,7 @@ static void test_input(void)
 	peer_join(&p);
 }
 
-/* Signals and sizes pass; input that is not wanted is swallowed and credited. */
+/* Signals and sizes are passed on; input that the command does not read is taken and credited. */
 static void echo_controls(struct peer *p)
 {
 	struct got g;
@@ -357,10 +358,10 @@ static void test_controls(void)
 
 	if (inbox_new(MIB, &in, &e) < 0)
 		abort();
-	inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){(const uint8_t *)"abc", 3}, &e);
-	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);
-	inbox_put(in, GUEST_LETTER_SIGNAL, 15, 0, (struct bytes){0}, &e);
-	inbox_put(in, GUEST_LETTER_RESIZE, 30, 100, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_DATA, 0, 0, (struct bytes){(const uint8_t *)"abc", 3}, &e);
+	inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_SIGNAL, 15, 0, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_RESIZE, 30, 100, (struct bytes){0}, &e);
 	struct guest_io io = {.in = in, .output = collect, .consumed = count_consumed, .arg = &c};
 	OK(guest_exec(g, &op, &req, &io, &exit, &e) == 0 && exit.code == 7 && c.consumed == 3);
 	guest_free(g);
@@ -419,7 +420,7 @@ static uint32_t put_entry(uint8_t *out, const char *name)
 	return (uint32_t)wire_put_entry(&entry, out);
 }
 
-/* Lists named by the path asked for. */
+/* Listings, chosen by the path of the request. */
 static void answer_list(struct peer *p)
 {
 	static uint8_t out[2 * WIRE_ENTRY_MAX];

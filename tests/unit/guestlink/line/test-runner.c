@@ -3,10 +3,10 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include "guest/line.h"
-#include "guest/wire.h"
+#include "guestlink/line/line.h"
+#include "wire/wire.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 #include "tap.h"
 #include "peer.h"
 
@@ -67,7 +67,7 @@ static void open_line(void)
 {
 	struct op op = op_for_cleanup(30);
 
-	if (line_open(&op, dup(runner_fd), &g, &e) < 0) {
+	if (line_open(&op, dup(runner_fd), 0, &g, &e) < 0) {
 		printf("Bail out! %s\n", e.msg);
 		exit(1);
 	}
@@ -127,9 +127,9 @@ static void test_input(void)
 	if (inbox_new(16 * MIB, &in, &e) < 0)
 		abort();
 	for (size_t at = 0; at < SIZE; at += MIB)
-		inbox_put(in, GUEST_LETTER_DATA, 0, 0,
+		inbox_put(in, GUEST_INPUT_DATA, 0, 0,
 			(struct bytes){content + at, SIZE - at < MIB ? SIZE - at : MIB}, &e);
-	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, &e);
 	struct guest_io io = {.in = in, .output = collect, .consumed = count_consumed, .arg = &c};
 	OK(guest_exec(g, &op, &req, &io, &x, &e) == 0 && x.code == 0);
 	OK(c.consumed == SIZE && c.data[WIRE_STDOUT].len == SIZE &&
@@ -202,8 +202,8 @@ static void test_files(void)
 	if (!mkdtemp(dir) || inbox_new(MIB, &in, &e) < 0)
 		abort();
 	snprintf(path, sizeof(path), "%s/sub/file", dir);
-	inbox_put(in, GUEST_LETTER_DATA, 0, 0, (struct bytes){(const uint8_t *)"a\0b", 3}, &e);
-	inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, &e);
+	inbox_put(in, GUEST_INPUT_DATA, 0, 0, (struct bytes){(const uint8_t *)"a\0b", 3}, &e);
+	inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, &e);
 	OK(guest_write(g, &op,
 		   &(struct guest_write){.at = {.path = path}, .parents = true, .mode = 0600},
 		   &(struct guest_io){.in = in}, &st, &e) == 0);

@@ -1,6 +1,6 @@
-/* DNS messages on a connection: in pieces, several at once, too long, cut off; and a slow reader.
- */
-#include "net/dns-stream.h"
+/* DNS messages on a TCP connection: in pieces, several at once, too long, incomplete; and a slow
+ * reader. */
+#include "net/dns/stream.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ static void test_pieces(void)
 	give(fd, two + sizeof(two) - 2, 1);
 	OK(dns_stream_read(&s, 100) == DNS_STREAM_DONE && is_message(&s, "you"));
 	dns_stream_next(&s);
-	give(fd, two, sizeof(two) - 1); /* both at once: one after the other */
+	give(fd, two, sizeof(two) - 1); /* both arrive together and are read one after the other */
 	OK(dns_stream_read(&s, 100) == DNS_STREAM_DONE && is_message(&s, "hello"));
 	OK(dns_stream_read(&s, 100) == DNS_STREAM_DONE && is_message(&s, "hello"));
 	dns_stream_next(&s);
@@ -69,7 +69,7 @@ static void test_bad(void)
 	int fd;
 
 	pair(&fd, &s);
-	give(fd, "\0\145x", 3); /* 101 bytes are to come */
+	give(fd, "\0\145x", 3); /* announces 101 bytes */
 	OK(dns_stream_read(&s, 100) == DNS_STREAM_BROKEN);
 	close(fd);
 	dns_stream_close(&s);
@@ -79,13 +79,13 @@ static void test_bad(void)
 	OK(dns_stream_read(&s, 100) == DNS_STREAM_BROKEN);
 	dns_stream_close(&s);
 	pair(&fd, &s);
-	give(fd, "\0", 2); /* of no bytes at all */
+	give(fd, "\0", 2); /* a message of no bytes */
 	OK(dns_stream_read(&s, 100) == DNS_STREAM_DONE && is_message(&s, ""));
 	close(fd);
 	dns_stream_close(&s);
 }
 
-/* The longest message to somebody who reads it bit by bit. */
+/* Sends the longest message to a peer that reads it in small pieces. */
 static void test_slow_reader(void)
 {
 	static uint8_t message[DNS_MESSAGE_MAX], got[DNS_MESSAGE_MAX + 2];

@@ -1,4 +1,4 @@
-#include "net/forward.h"
+#include "net/holder/forward.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -6,14 +6,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tap.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 
-/* Inside, everything that is sent comes back, the end included; nobody listens at port 9. */
+/* The VM: it sends back all that it gets, the end of file too. Nothing listens at port 9. */
 struct inside {
 	atomic_uint connections;
 };
@@ -45,7 +46,7 @@ static int connect_inside(
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		abort();
 	in->connections++;
-	if (f->port == 11) { /* one that hangs up at once */
+	if (f->port == 11) { /* a guest that closes at once */
 		close(pair[1]);
 		*ret_fd = pair[0];
 		return fd_set_nonblock(pair[0], e);
@@ -98,11 +99,11 @@ static void test_life(void)
 	one = call(first);
 	OK(one >= 0 && echoes(one));
 	two = call(second);
-	OK(two >= 0 && recv(two, &byte, 1, 0) <= 0); /* closed, since nobody listens */
+	OK(two >= 0 && recv(two, &byte, 1, 0) <= 0); /* closed, since nothing listens there */
 	OK(forwards_remove(all, first, &e) == 0);
 	OK(forwards_remove(all, first, &e) < 0 && e.kind == ERR_NOT_FOUND);
 	OK(call(first) < 0);
-	OK(echoes(one)); /* it was there before */
+	OK(echoes(one)); /* it was open before the removal */
 	OK(shutdown(one, SHUT_WR) == 0 && recv(one, &byte, 1, 0) == 0);
 	OK(forwards_list(all, list) == 1 && list[0].host_port == second);
 	forwards_free(all);
@@ -135,8 +136,13 @@ static void test_limits(void)
 	struct inside in = {0};
 	struct forwards *all;
 	unsigned port, served = 0, refused = 0;
+	struct rlimit files;
 	struct err e;
 
+	/* As the daemon does: both ends of all connections are here. */
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	OK(setrlimit(RLIMIT_NOFILE, &files) == 0);
 	OK(forwards_new(connect_inside, &in, &all, &e) == 0);
 	for (unsigned i = 0; i < FORWARDS_MAX; i++)
 		if (forwards_add(all, &(struct forward){.port = 80}, &port, &e) < 0)
@@ -152,7 +158,7 @@ static void test_limits(void)
 	OK(served == 256 && refused == MANY - 256);
 	for (unsigned i = 0; i < MANY; i++)
 		close(fds[i]);
-	/* There is room again as soon as those have been noticed. */
+	/* There is room again as soon as the ends of those connections were noticed. */
 	for (unsigned i = 0; i < 1000; i++) {
 		struct op op = op_for_cleanup(60);
 		auto_fd int fd = call(port);
@@ -167,7 +173,7 @@ static void test_limits(void)
 	OK(false);
 }
 
-/* What a guest has left takes no place, though the client does not hang up. */
+/* A connection that the guest has closed takes no place, though the client keeps it open. */
 static void test_guests_that_hang_up(void)
 {
 	enum { MANY = 300 };

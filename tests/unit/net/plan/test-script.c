@@ -1,12 +1,11 @@
 /*
- * What is made of a network spec, against tests/golden/net/NAME.txt: the texts for ip, bridge, nft
- * and dnsmasq, one after the other. MOAT_GOLDEN=write writes the files anew; read the difference
- * before committing it.
+ * The texts that are made of a network spec (for ip, nft and dnsmasq, one after the other), against
+ * tests/golden/net/NAME.txt. See golden.h.
  */
-#include "net/script.h"
+#include "net/plan/nftables.h"
+#include "net/plan/script.h"
 
-#include "tap.h"
-#include "scratch.h"
+#include "golden.h"
 #include "spec/yaml.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -37,16 +36,16 @@ static const struct row {
 	{"vlans", "networks: {vnets: [{alias: lan, vlan_aware: true}, {alias: other}]}\n"
 		  "vms: [{source: tiny, nics: [{vnet: lan, vlan_tag: 7}, {vnet: lan}, {vnet: "
 		  "other}]}]"},
-	/* Two VLANs that nobody sees both of: two switches. */
+	/* Two VLANs, and no NIC that sees both: two bridges. */
 	{"apart", "networks: {vnets: [{alias: lan, vlan_aware: true}]}\n"
 		  "vms: [{source: tiny, nics: [{vnet: lan, vlan_tag: 7}, {vnet: lan, vlan_tag: "
 		  "4094}]}, {name: b, source: tiny, nics: [{vnet: lan, vlan_tag: 7}]}]"},
-	/* Between the first two subnets there is a way; the third has no gateway. */
+	/* The first two subnets have gateways, so moat routes between them; the third has none. */
 	{"routed",
 		"networks: {vnets: [{alias: lan, subnets: [{cidr: 10.1.0.0/24, gateway: 10.1.0.1}, "
 		"{cidr: 10.2.0.0/24, gateway: 10.2.0.1}, {cidr: 10.3.0.0/24}]}, {alias: other, "
 		"subnets: [{cidr: 10.4.0.0/24, gateway: 10.4.0.1}]}]}\nvms: [{source: tiny}]"},
-	/* The link to the outside gives way. */
+	/* A subnet of the spec takes the usual link to pasta: another one is chosen. */
 	{"link", "networks: {vnets: [{alias: lan, egress: open, subnets: [{cidr: 192.0.0.0/16, "
 		 "gateway: 192.0.0.1, snat: true}]}]}\nvms: [{source: tiny}]"},
 };
@@ -63,11 +62,11 @@ static int texts_of(const struct row *row, struct buf *b, struct err *e)
 		return -1;
 	if (net_script_links(plan, b, e) < 0 || buf_add_str(b, "---- vlans\n", e) < 0 ||
 		net_script_vlans(plan, b, e) < 0 || buf_add_str(b, "---- rules\n", e) < 0 ||
-		net_script_rules(plan, b, e) < 0 || buf_add_str(b, "---- arp\n", e) < 0 ||
-		net_script_arp(plan, b, e) < 0)
+		nftables_rules(plan, b, e) < 0 || buf_add_str(b, "---- arp\n", e) < 0 ||
+		nftables_arp_rules(plan, b, e) < 0)
 		return -1;
-	if (plan->way_out && buf_printf(b, e, "---- out\n%s to %s\n", ADDR(plan->link_us),
-				     ADDR(plan->link_it)) < 0)
+	if (plan->has_egress && buf_printf(b, e, "---- out\n%s to %s\n", ADDR(plan->link_address),
+					ADDR(plan->link_gateway)) < 0)
 		return -1;
 	for (size_t i = 0; i < plan->n_vnets; i++)
 		if (plan->vnets[i].dhcp && (buf_printf(b, e, "---- dhcp of %zu\n", i) < 0 ||
@@ -78,7 +77,6 @@ static int texts_of(const struct row *row, struct buf *b, struct err *e)
 
 static void test_row(const struct row *row)
 {
-	auto_free char *got = NULL, *want = NULL;
 	auto_buf struct buf b = {0};
 	char path[300];
 	struct err e;
@@ -87,18 +85,14 @@ static void test_row(const struct row *row)
 		tap_ok(0, "%s: %s", row->name, e.msg);
 		return;
 	}
-	got = buf_take_str(&b);
 	snprintf(path, sizeof(path), NET_GOLDEN "/%s.txt", row->name);
-	if (getenv("MOAT_GOLDEN") && strcmp(getenv("MOAT_GOLDEN"), "write") == 0)
-		put_file(path, got);
-	want = get_file(path);
-	tap_str(got, want, row->name);
+	golden_check(&b, path, row->name);
 }
 
 int main(void)
 {
 	for (unsigned i = 0; i < ARRAY_LEN(rows); i++)
 		test_row(&rows[i]);
-	OK(entries_in(NET_GOLDEN) == ARRAY_LEN(rows)); /* no golden file that nobody reads */
+	OK(entries_in(NET_GOLDEN) == ARRAY_LEN(rows)); /* every golden file belongs to a row */
 	return tap_done();
 }

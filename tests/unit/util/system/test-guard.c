@@ -1,5 +1,5 @@
-/* Nothing that was started below a guard outlives it, whoever dies and however. */
-#include "util/guard.h"
+/* No process below a guard outlives it, whichever process dies, and however. */
+#include "util/system/guard.h"
 
 #include <ctype.h>
 #include <linux/capability.h>
@@ -9,9 +9,9 @@
 
 #include "tap.h"
 #include "scratch.h"
-#include "util/proc.h"
+#include "util/system/proc.h"
 
-static char marker[64]; /* an argument of sleep that only this test's processes have */
+static char marker[64]; /* an argument of sleep that no other test's processes have */
 
 /* Whether one argument of this NUL-separated command line is the marker. */
 static bool has_marker(const char *args, size_t len)
@@ -22,7 +22,7 @@ static bool has_marker(const char *args, size_t len)
 	return false;
 }
 
-/* Processes that sleep for our number of seconds: the leaves of the trees below. */
+/* Counts the processes that sleep for our number of seconds: the leaves of the trees below. */
 static unsigned sleepers(void)
 {
 	auto_dir DIR *d = opendir("/proc");
@@ -44,7 +44,7 @@ static unsigned sleepers(void)
 	return n;
 }
 
-/* Those that are allowed to stay. */
+/* Ends the processes that a gentle guard leaves. */
 static void end_sleepers(void)
 {
 	auto_dir DIR *d = opendir("/proc");
@@ -89,7 +89,7 @@ static void test_lifeline(bool isolate)
 	pid = p.pid;
 	OK(EVENTUALLY(sleepers() == 3));
 	proc_kill(&p);
-	OK(sleepers() == 0); /* at once: proc_kill returns when all is over */
+	OK(sleepers() == 0); /* at once: proc_kill returns when all have ended */
 	OK(kill(pid, 0) < 0 && errno == ESRCH);
 }
 
@@ -102,14 +102,14 @@ static void test_end_is_seen_when_all_is_gone(bool isolate)
 	OK(start_tree(isolate, &p, &e) == 0);
 	OK(EVENTUALLY(sleepers() == 3));
 	proc_end(&p);
-	proc_end(&p); /* twice is as once */
+	proc_end(&p); /* a second call does nothing */
 	ended.fd = p.pidfd;
 	OK(poll(&ended, 1, 60000) == 1 && sleepers() == 0);
 	proc_kill(&p);
 	OK(p.pid < 0);
 }
 
-/* What a killed daemon leaves: this program again, which starts a tree and waits to be killed. */
+/* Plays a daemon that is killed: this program again, which starts a tree and waits. */
 static int be_parent(bool isolate)
 {
 	struct proc p;
@@ -137,7 +137,7 @@ static void test_parent_killed(bool isolate)
 	OK(EVENTUALLY(sleepers() == 0));
 }
 
-/* The pid namespace is the second wall: even the guard's own death takes all along. */
+/* The pid namespace is the second barrier: even if the guard itself is killed, all others end. */
 static void test_guard_killed(void)
 {
 	auto_proc struct proc p = PROC_NONE;
@@ -149,7 +149,7 @@ static void test_guard_killed(void)
 	OK(EVENTUALLY(sleepers() == 0));
 }
 
-/* Without that, whoever waits for it ends its group. */
+/* Without a pid namespace, the process that waits for the guard ends its group. */
 static void test_guard_killed_without_namespace(void)
 {
 	char script[200];
@@ -168,7 +168,7 @@ static void test_guard_killed_without_namespace(void)
 	OK(EVENTUALLY(sleepers() == 0));
 }
 
-/* Its exit code, or -1. The result is the last run's. */
+/* Runs a script and returns its exit code, or -1. *res is the result of the last run. */
 static int run(const char *script, bool isolate, struct proc_result *res)
 {
 	struct proc_req req = {.argv = (const char *[]){"sh", "-c", script, NULL},
@@ -185,7 +185,7 @@ static int run(const char *script, bool isolate, struct proc_result *res)
 	return -1;
 }
 
-/* The command's own end ends what it left behind, too. */
+/* When the command ends by itself, processes that it left behind are killed, too. */
 static void test_codes(bool isolate)
 {
 	static const struct {
@@ -195,7 +195,7 @@ static void test_codes(bool isolate)
 	auto_proc_result struct proc_result res = {0};
 	char script[100];
 
-	/* The first process of a pid namespace is deaf to signals of its own making. */
+	/* The first process of a pid namespace ignores signals that it sends to itself. */
 	for (unsigned i = 0; i < (isolate ? 2 : 3); i++)
 		tap_ok(run(rows[i].script, isolate, &res) == rows[i].code, "%s", rows[i].script);
 	snprintf(script, sizeof(script), "setsid sleep %s >&2 & exit 5", marker);
@@ -217,7 +217,7 @@ static void test_bad_command(void)
 	OK(guard_main(2, (char *[]){(char *)"guard", (char *)"x", NULL}) == 2);
 }
 
-/* No fd of the guard's reaches the command: it could hold the lifeline or read it. */
+/* The command gets no fd of the guard: with one it could hold the lifeline open, or read it. */
 static void test_fds(void)
 {
 	auto_proc_result struct proc_result res = {0};
@@ -282,7 +282,7 @@ static void test_weak_root(void)
 	close(lifeline[1]);
 }
 
-/* For a command that starts what is meant to outlive it. */
+/* For a command that starts processes which are meant to outlive it. */
 static void test_gentle(void)
 {
 	char script[400];
@@ -299,7 +299,7 @@ static void test_gentle(void)
 	OK(EVENTUALLY(sleepers() == 1));
 	end_sleepers();
 
-	/* An interrupt reaches the command, once; its own end is waited for. */
+	/* An interrupt reaches the command once; the guard waits for the command's own end. */
 	snprintf(script, sizeof(script),
 		"n=0; trap 'n=$((n + 1)); kill $!' INT; sleep %s & wait $!; wait; exit $((40 + n))",
 		marker);
@@ -308,7 +308,7 @@ static void test_gentle(void)
 	proc_interrupt(&p);
 	OK(proc_wait(&op, &p, &code, &e) == 0 && code == 41);
 
-	/* Our end is the end of its process group. */
+	/* If we end, the guard kills the command's process group. */
 	snprintf(script, sizeof(script), "sleep %s & sleep %s", marker, marker);
 	OK(proc_start(&req, &p, &e) == 0);
 	OK(EVENTUALLY(sleepers() == 2));

@@ -1,4 +1,4 @@
-#include "util/io.h"
+#include "util/system/io.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -44,13 +44,13 @@ static void test_atomic_write(void)
 	OK(file_write_atomic(path, "brand new", 9, 0600, &e) == 0);
 	text = get_file(path);
 	STR_IS(text, "brand new");
-	/* Who had it open keeps the old one, whole. */
+	/* A process that had the file open keeps the old one, complete. */
 	char old[16] = "";
 	OK(read(reader, old, sizeof(old)) == 3);
 	STR_IS(old, "old");
 	OK(stat(path, &st) == 0 && st.st_ino != before.st_ino && (st.st_mode & 0777) == 0600);
 	OK(entries_in(scratch) == n);
-	/* A failure leaves the old file and no litter. */
+	/* A failure leaves the old file, and no temporary one. */
 	OK(mkdir(at("dir"), 0700) == 0);
 	n = entries_in(scratch);
 	OK(file_write_atomic(at("dir"), "x", 1, 0600, &e) < 0);
@@ -101,14 +101,14 @@ static void test_remove_spares_links(void)
 	OK(dir_remove(at("tree"), &e) == 0 && !path_exists(at("tree")));
 	OK(path_exists(at("precious/data")));
 	OK(dir_remove(at("tree"), &e) == 0); /* already gone */
-	/* The root of the removal is not followed either. */
+	/* A link is not followed even if it is the path itself. */
 	OK(symlink(at("precious"), at("alias")) == 0);
 	OK(dir_remove(at("alias"), &e) < 0);
 	OK(path_exists(at("precious/data")));
 	OK(dir_remove(at("precious/data"), &e) < 0 && path_exists(at("precious/data")));
 }
 
-/* As an ordinary user, a directory without write permission is in the way; as root it never is. */
+/* An ordinary user cannot remove from a directory without write permission; root can. */
 static void test_remove_read_only(void)
 {
 	struct err e;
@@ -144,7 +144,7 @@ static void *remove_shared(void *arg)
 	return rc < 0 ? (void *)path : NULL;
 }
 
-/* Two daemons with one data directory clear away the same leftovers. */
+/* Two daemons with one data directory remove the same leftovers. */
 static void test_remove_together(void)
 {
 	enum { REMOVERS = 4, DIRS = 400 };
@@ -207,7 +207,7 @@ static void test_streams(void)
 	close(fds[0]);
 }
 
-/* Nobody reads: the deadline ends the writing. */
+/* The peer does not read: the deadline ends the writing. */
 static void test_write_timeout(void)
 {
 	enum { BIG = 1 << 20 };

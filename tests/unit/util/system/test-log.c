@@ -1,4 +1,4 @@
-#include "util/log.h"
+#include "util/system/log.h"
 
 #include <pthread.h>
 
@@ -51,7 +51,8 @@ static void test_error(void)
 	err_set(&e, ERR_BACKEND, "%s", filler);
 	log_err(NULL, LOG_ERROR, &e, "%s", filler);
 	huge = logged();
-	OK(strchr(huge, '\n') == huge + strlen(huge) - 1); /* one line, whatever is in it */
+	OK(strchr(huge, '\n') ==
+		huge + strlen(huge) - 1); /* it is one line, whatever it contains */
 }
 
 static void *chatter(void *arg)

@@ -1,5 +1,5 @@
-/* What control groups leave of the host's memory, and memory that is taken ahead of need. */
-#include "util/memory.h"
+/* How much of the host's memory control groups leave, and memory that is reserved. */
+#include "util/system/memory.h"
 
 #include <sys/mman.h>
 
@@ -37,11 +37,11 @@ static struct memory look(const char *own_groups)
 
 	put("proc", "meminfo", meminfo);
 	put("proc/self", "cgroup", own_groups);
-	memory_look_in(at("proc"), at("cgroup"), &m);
+	memory_measure_in(at("proc"), at("cgroup"), &m);
 	return m;
 }
 
-/* One that has used this much in MB, of which files are this much. */
+/* Writes the files of a version 2 group: memory used in MB, and how much of that is page cache. */
 static void group_2(const char *dir, const char *max, unsigned used, unsigned files)
 {
 	char text[200];
@@ -65,12 +65,12 @@ static void test_groups(void)
 	OK(m.total == host_total && m.available == host_available);
 	m = look("0::/a/b\n");
 	OK(m.total == 1000ull * MB && m.available == 400ull * MB);
-	m = look("0::/a/b/c/d\n"); /* one further up counts as well */
+	m = look("0::/a/b/c/d\n"); /* a limit of a parent group counts too */
 	OK(m.available == 400ull * MB);
 	group_2("cgroup/a/b/c", "524288000\n", 550, 0);
 	m = look("0::/a/b/c\n");
 	OK(m.total == 500ull * MB && m.available == 0);
-	group_2("cgroup", "2097152000\n", 100, 0); /* as a container sees its own */
+	group_2("cgroup", "2097152000\n", 100, 0); /* as a container sees its own group */
 	m = look("0::/\n");
 	OK(m.total == 2000ull * MB && m.available == 1900ull * MB);
 	m = look("0::/system.slice/not-here\n");
@@ -99,12 +99,12 @@ static void test_take(void)
 	if (fd < 0 || ftruncate(fd, 40 * MB) < 0 || pwrite(fd, "x", 1, 20 * MB) != 1)
 		abort();
 	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0);
-	OK(memory_holds(fd));
-	OK(memory_take(&op, fd, 40 * MB, "a test", &e) == 0);
+	OK(memory_backs(fd));
+	OK(memory_reserve(&op, fd, 40 * MB, "a test", &e) == 0);
 	OK(fstat(fd, &st) == 0 && st.st_size == 40 * MB && st.st_blocks == 40 * MB / 512);
-	OK(memory_take(&op, fd, 40 * MB, "a test", &e) == 0);
-	/* It is looked first: nothing was taken of what cannot be had whole. */
-	OK(memory_take(&op, fd, (uint64_t)1 << 50, "a test", &e) < 0 && e.kind == ERR_LIMIT);
+	OK(memory_reserve(&op, fd, 40 * MB, "a test", &e) == 0);
+	/* Memory is checked first: of a size that is not available, nothing is taken. */
+	OK(memory_reserve(&op, fd, (uint64_t)1 << 50, "a test", &e) < 0 && e.kind == ERR_LIMIT);
 	OK(err_is_shortage(&e) &&
 		strstr(e.msg, "not enough memory for a test: it takes 1073741784"));
 	OK(fstat(fd, &st) == 0 && st.st_blocks == 40 * MB / 512);
@@ -130,7 +130,7 @@ int main(void)
 	scratch_begin();
 	test_meminfo();
 	test_groups();
-	memory_look(&m);
+	memory_measure(&m);
 	OK(m.total > 0 && m.available > 0 && m.available <= m.total);
 	test_take();
 	test_victim();

@@ -1,6 +1,8 @@
-#include "util/proc.h"
+#include "util/system/proc.h"
 
 #include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "tap.h"
 #include "scratch.h"
@@ -28,6 +30,25 @@ static void test_output(void)
 	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == 3);
 	STR_IS(text_of(&res.out), "to stdin");
 	STR_IS(text_of(&res.err), "words\n");
+}
+
+/* The number of files that a process may have open can be small. */
+static void test_few_files(void)
+{
+	struct op op = op_for_cleanup(30);
+	struct proc_req req = {.argv = SH("echo fine"), .out_max = 1000};
+	auto_proc_result struct proc_result res = {0}, again = {0};
+	struct rlimit had, few;
+	struct err e;
+
+	if (getrlimit(RLIMIT_NOFILE, &had) < 0)
+		abort();
+	few = (struct rlimit){.rlim_cur = 100, .rlim_max = had.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &few);
+	OK(proc_run(&op, &req, &res, &e) < 0 && e.kind == ERR_LIMIT);
+	OK(strstr(e.msg, "ulimit -n must be above 280"));
+	setrlimit(RLIMIT_NOFILE, &had);
+	OK(proc_run(&op, &req, &again, &e) == 0 && again.exit_code == 0);
 }
 
 static void test_environment(void)
@@ -61,7 +82,7 @@ static void test_limits(void)
 	/* Both directions at once, each more than a pipe holds. */
 	req = (struct proc_req){.argv = SH("cat"), .out_max = BIG, .input = {big, BIG}};
 	OK(proc_run(&op, &req, &whole, &e) == 0 && whole.out.len == BIG);
-	/* A child that does not want its input. */
+	/* A child that does not read its input. */
 	req.argv = SH("exit 0");
 	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == 0);
 }
@@ -95,7 +116,7 @@ static void test_fds(void)
 {
 	auto_fd int a = open(at("a"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	auto_fd int b = open(at("b"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	/* Crossed: each wants the number that the other one has here. */
+	/* Crossed: each wants the number that the other one has in this process. */
 	struct proc_fd fds[] = {{.fd = a, .as = b}, {.fd = b, .as = a}, {.fd = a, .as = 9}};
 	struct op op = op_for_cleanup(30);
 	struct proc_req req = {.out_max = 1000, .fds = fds, .n_fds = 3};
@@ -117,7 +138,7 @@ static void test_fds(void)
 	OK(fcntl(a, F_GETFD) == FD_CLOEXEC); /* still ours, and unchanged */
 }
 
-/* Of the real-time signals two are the C library's own business. */
+/* Two of the real-time signals belong to the C library. */
 static void test_signals_are_clean(void)
 {
 	struct op op = op_for_cleanup(30);
@@ -229,6 +250,7 @@ int main(void)
 	scratch_begin();
 	test_fds(); /* first: while small numbers are free */
 	test_output();
+	test_few_files();
 	test_environment();
 	test_limits();
 	test_failures();

@@ -1,15 +1,15 @@
-/* The frequency of the time stamp counter, against a longer look at it. */
-#include "util/tsc.h"
+/* The frequency of the time stamp counter, against a longer measurement. */
+#include "util/system/tsc.h"
 
 #include <time.h>
 #include <x86intrin.h>
 
 #include "tap.h"
-#include "util/op.h"
+#include "util/thread/op.h"
 
 int main(void)
 {
-	/* Looks at one clock on either side of a look at the other: we may be interrupted. */
+	/* Reads one clock before and after the other: we may be interrupted between them. */
 	uint64_t early = __rdtsc(), ns = (uint64_t)now_ns(), late = __rdtsc(), least, most;
 	unsigned khz = tsc_khz();
 

@@ -1,4 +1,4 @@
-#include "util/inbox.h"
+#include "util/thread/inbox.h"
 
 #include <pthread.h>
 
@@ -20,7 +20,7 @@ static struct bytes text(const char *s)
 static void test_order(void)
 {
 	auto_inbox struct inbox *in = NULL;
-	struct letter l = {0};
+	struct message l = {0};
 	struct err e;
 
 	OK(inbox_new(10000, &in, &e) == 0 && !rings(in));
@@ -39,7 +39,7 @@ static void test_limit(void)
 {
 	auto_inbox struct inbox *in = NULL;
 	static const uint8_t data[600];
-	struct letter l = {0};
+	struct message l = {0};
 	unsigned empties = 0;
 	struct err e;
 
@@ -49,7 +49,7 @@ static void test_limit(void)
 	OK(inbox_take(in, &l, &e) == 1);
 	buf_free(&l.data);
 	OK(inbox_put(in, 0, 0, 0, (struct bytes){data, 600}, &e) == 0);
-	/* Empty letters are not free of charge. */
+	/* Empty messages count against the limit, too. */
 	while (empties < 1000 && inbox_put(in, 0, 0, 0, (struct bytes){0}, &e) == 0)
 		empties++;
 	OK(empties > 0 && empties < 20 && e.kind == ERR_LIMIT);
@@ -59,7 +59,7 @@ static void test_close(void)
 {
 	auto_inbox struct inbox *in = NULL;
 	struct err why, other, e;
-	struct letter l = {0};
+	struct message l = {0};
 
 	err_set(&why, ERR_UNAVAILABLE, "gone fishing");
 	err_set(&other, ERR_BACKEND, "too late");
@@ -78,7 +78,7 @@ static void test_close(void)
 	}
 }
 
-enum { PUTTERS = 4, LETTERS = 2000 };
+enum { PUTTERS = 4, MESSAGES = 2000 };
 
 static void *put_many(void *arg)
 {
@@ -86,28 +86,28 @@ static void *put_many(void *arg)
 	struct op op = op_for_cleanup(60);
 	struct err e;
 
-	for (uint64_t i = 0; i < LETTERS; i++)
+	for (uint64_t i = 0; i < MESSAGES; i++)
 		while (inbox_put(in, 0, i, 0, (struct bytes){(uint8_t *)&i, sizeof(i)}, &e) < 0)
 			if (op_pause(&op, 0.001, &e) < 0)
 				return NULL;
 	return NULL;
 }
 
-/* Nothing is lost and no wakeup is missed, however the threads meet. */
+/* No message is lost and no wakeup is missed, however the threads interleave. */
 static void test_threads(void)
 {
 	auto_inbox struct inbox *in = NULL;
 	struct op op = op_for_cleanup(60);
-	uint64_t sum = 0, want = (uint64_t)PUTTERS * LETTERS * (LETTERS - 1) / 2;
+	uint64_t sum = 0, want = (uint64_t)PUTTERS * MESSAGES * (MESSAGES - 1) / 2;
 	pthread_t threads[PUTTERS];
 	unsigned count = 0;
-	struct letter l;
+	struct message l;
 	struct err e;
 
 	OK(inbox_new(4000, &in, &e) == 0);
 	for (int i = 0; i < PUTTERS; i++)
 		pthread_create(&threads[i], NULL, put_many, in);
-	while (count < PUTTERS * LETTERS) {
+	while (count < PUTTERS * MESSAGES) {
 		if (inbox_take(in, &l, &e) == 0) {
 			if (op_wait_fd(&op, inbox_fd(in), POLLIN, &e) < 0)
 				break;
@@ -119,7 +119,7 @@ static void test_threads(void)
 	}
 	for (int i = 0; i < PUTTERS; i++)
 		pthread_join(threads[i], NULL);
-	OK(count == PUTTERS * LETTERS && sum == want);
+	OK(count == PUTTERS * MESSAGES && sum == want);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "util/op.h"
+#include "util/thread/op.h"
 
 #include <pthread.h>
 
@@ -37,7 +37,7 @@ static void test_no_deadline(void)
 	}
 }
 
-/* A peer that always has more to say must not carry an operation past its deadline. */
+/* A peer that always has more to send must not carry an operation past its deadline. */
 static void test_ready_is_not_endless(void)
 {
 	struct op op = op_for_cleanup(0.05);
@@ -78,7 +78,7 @@ static void test_cancel(void)
 	OK(op_cancelled(&op));
 	OK(op_check(&op, &e) < 0 && e.kind == ERR_CANCELLED);
 	OK(op_pause(&op, 30, &e) < 0 && e.kind == ERR_CANCELLED);
-	/* It stays cancelled, also for what is ready. */
+	/* It stays cancelled, even for an fd that is ready. */
 	OK(op_wait_fd(&op, fds[1], POLLOUT, &e) < 0 && e.kind == ERR_CANCELLED);
 	op_cancel(&op);
 	OK(op_cancelled(&op));

@@ -1,4 +1,4 @@
-#include "util/slots.h"
+#include "util/thread/slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,11 +29,10 @@ static bool queue_is(unsigned n)
 {
 	unsigned found = 0;
 
-	pthread_mutex_lock(&slots.mu);
-	/* the waiters' links begin after what slots.c keeps to itself: count by asking to the end
-	 */
+	lock_take(&slots.mu);
+	/* struct slots_waiter is private to slots.c, so this counts only up to 2 */
 	found = slots.first == NULL ? 0 : slots.first == slots.last ? 1 : 2;
-	pthread_mutex_unlock(&slots.mu);
+	lock_give(&slots.mu);
 	return found >= n;
 }
 
@@ -75,7 +74,7 @@ int main(void)
 	OK(slots_take(&slots, &hurry, 3, &e) == 0); /* a larger limit lets it in */
 	slots_give(&slots);
 
-	/* The first in the queue wants to be alone; whoever comes later must not overtake it. */
+	/* The first in the queue takes a limit of 1; later ones must not overtake it. */
 	start(&a, 1);
 	await_queue(1);
 	start(&b, 8);
@@ -84,11 +83,11 @@ int main(void)
 	OK(atomic_load(&came) == 0);
 	slots_give(&slots);
 	await_came(2);
-	OK(slots.taken == 2); /* both, now that the first one could */
+	OK(slots.taken == 2); /* both got in after the first one */
 	pthread_join(a.thread, NULL);
 	pthread_join(b.thread, NULL);
 
-	/* One that gives up does not hold up the others. */
+	/* A waiter that gives up does not hold up the others. */
 	slots_give(&slots);
 	start(&b, 2);
 	await_came(3);

@@ -1,4 +1,4 @@
-#include "util/turn.h"
+#include "util/thread/turn.h"
 
 #include <pthread.h>
 
@@ -6,7 +6,7 @@
 #include "scratch.h"
 
 static struct turn turn;
-static long shared; /* only touched by who has the turn: the thread sanitizer watches */
+static long shared; /* only changed while holding the turn, which the thread sanitizer checks */
 
 static int work(const struct op *op, struct err *e)
 {
@@ -54,16 +54,15 @@ static void test_waiting_ends(void)
 	op_cancel(&cancelled);
 	OK(turn_take(&turn, &cancelled, &e) < 0 && e.kind == ERR_CANCELLED);
 	turn_give(&turn);
-	OK(turn_take(&turn, &op, &e) == 0); /* who gave up took nothing along */
+	OK(turn_take(&turn, &op, &e) == 0); /* the thread that gave up did not take the turn */
 	turn_give(&turn);
 	op_done(&cancelled);
 }
 
 int main(void)
 {
-	struct err e;
 
-	OK(turn_init(&turn, &e) == 0);
+	turn_init(&turn);
 	test_one_at_a_time();
 	test_waiting_ends();
 	turn_done(&turn);

@@ -1,4 +1,4 @@
-#include "util/worker.h"
+#include "util/thread/worker.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -29,10 +29,11 @@ static void meet(void *arg)
 
 static int thread_of_next(void)
 {
+	struct err e;
 	sem_t ended;
 
 	sem_init(&ended, 0, 0);
-	if (worker_run(note_thread, &ended) != 0)
+	if (worker_run(note_thread, &ended, &e) < 0)
 		return -1;
 	sem_wait(&ended);
 	return atomic_load(&last_thread);
@@ -51,12 +52,13 @@ static bool comes_again(int thread)
 
 static bool run_many(void)
 {
+	struct err e;
 	bool good = true;
 
 	pthread_barrier_init(&all_there, NULL, MANY + 1);
 	atomic_store(&done, 0);
 	for (int i = 0; i < MANY; i++)
-		good &= worker_run(meet, NULL) == 0;
+		good &= worker_run(meet, NULL, &e) == 0;
 	pthread_barrier_wait(&all_there);
 	for (int ms = 0; ms < WAIT_MS && atomic_load(&done) < MANY; ms++)
 		usleep(1000);

@@ -1,9 +1,9 @@
 /* The pure parts of the Proxmox API client: HTTP answers, forms, errors, fingerprints, tasks. */
-#include "pve/answer.h"
-#include "pve/api.h"
-#include "pve/conn.h"
-#include "pve/form.h"
-#include "pve/upid.h"
+#include "driver/proxmox/api/answer.h"
+#include "driver/proxmox/api/api.h"
+#include "driver/proxmox/api/conn.h"
+#include "driver/proxmox/api/form.h"
+#include "driver/proxmox/api/task.h"
 
 #include <ctype.h>
 
@@ -16,29 +16,15 @@
 static int feed(const char *text, size_t len, size_t step, struct http_answer *a, struct err *e)
 {
 	auto_buf struct buf in = {0};
-	int head = 0;
 
 	*a = (struct http_answer){0};
 	for (size_t at = 0; at < len; at += step) {
 		size_t n = len - at < step ? len - at : step;
-		ssize_t used;
 
-		if (buf_add(&in, text + at, n, e) < 0)
+		if (buf_add(&in, text + at, n, e) < 0 || http_take(&in, a, e) < 0)
 			return -1;
-		if (!head) {
-			head = http_head(buf_bytes(&in), a, e);
-			if (head < 0)
-				return -1;
-			if (!head)
-				continue;
-			buf_drop(&in, a->head_len);
-		}
-		used = http_body(buf_bytes(&in), a, e);
-		if (used < 0)
-			return -1;
-		buf_drop(&in, (size_t)used);
 	}
-	return head ? http_body_end(a, e) : err_set(e, ERR_UNAVAILABLE, "no head");
+	return a->has_head ? http_body_end(a, e) : err_set(e, ERR_UNAVAILABLE, "no head");
 }
 
 static void answers(void)

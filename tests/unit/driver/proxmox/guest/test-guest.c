@@ -1,10 +1,10 @@
 /* What comes from a guest through a Proxmox VE server, and what goes there: the pure parts. */
 
-#include "guest/armour.h"
-#include "guest/pve-door.h"
-#include "guest/pve-rest.h"
-#include "guest/pve-term.h"
-#include "guest/ws.h"
+#include "wire/ascii.h"
+#include "driver/proxmox/guest/agent-transport.h"
+#include "driver/proxmox/guest/rest.h"
+#include "driver/proxmox/guest/term.h"
+#include "driver/proxmox/guest/websocket.h"
 #include "tap.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -42,7 +42,7 @@ static void test_trouble(void)
 		enum err_kind kind;
 		int sys;
 		const char *words;
-		enum pve_trouble want;
+		enum pve_agent_failure want;
 	} all[] = {
 		{ERR_TIMEOUT, 0, "timed out", PVE_FINAL},
 		{ERR_CANCELLED, 0, "cancelled", PVE_FINAL},
@@ -66,7 +66,7 @@ static void test_trouble(void)
 
 		err_set(&why, all[i].kind, "%s", all[i].words);
 		why.sys = all[i].sys;
-		tap_ok(pve_trouble(&why) == all[i].want, "%s", all[i].words);
+		tap_ok(pve_agent_failure(&why) == all[i].want, "%s", all[i].words);
 	}
 }
 
@@ -117,12 +117,12 @@ static int keep(void *arg, int stream, struct bytes data, struct err *why)
 
 static void test_answer(void)
 {
-	const struct pve_rules rules = {
+	const struct pve_answer_rules rules = {
 		.end = WIRE_EXIT, .streams = 1 << WIRE_STDOUT | 1 << WIRE_STDERR, .max = 4};
 	auto_buf struct buf b = {0}, got = {0};
 	struct wire_msg data = {.type = WIRE_DATA, .id = 1, .stream = WIRE_STDOUT};
 	struct wire_msg end = {.type = WIRE_EXIT, .id = 1, .code = 7, .how = WIRE_EXITED};
-	struct pve_told told;
+	struct pve_answer told;
 
 	add(&b, data, "ab");
 	OK(pve_read_answer(buf_bytes(&b), &rules, keep, &got, &told, &e) < 0); /* no end */
@@ -148,7 +148,7 @@ static void test_answer(void)
 
 static void test_term(void)
 {
-	struct armour_reader reader = {.side = ARMOUR_TO_GUEST};
+	struct ascii_reader reader = {.side = ASCII_TO_GUEST};
 	struct term_codec c = {.reader = &reader};
 	auto_buf struct buf frames = {0}, out = {0};
 	static uint8_t bytes[3000];

@@ -1,4 +1,4 @@
-#include "guest/ws.h"
+#include "driver/proxmox/guest/websocket.h"
 
 #include "tap.h"
 #include "util/auto.h"

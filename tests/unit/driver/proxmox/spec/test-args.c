@@ -1,6 +1,6 @@
 /* What is asked of a Proxmox server, as text. */
-#include "driver/pve-args.h"
-#include "driver/pve-check.h"
+#include "driver/proxmox/spec/args.h"
+#include "driver/proxmox/spec/check.h"
 
 #include "tap.h"
 #include "util/auto.h"

@@ -1,11 +1,10 @@
 /*
  * QEMU's command line for one VM of each kind, against tests/golden/qemu/NAME.args: one argument a
- * line. MOAT_GOLDEN=write writes the files anew; read the difference before committing it.
+ * line. See golden.h.
  */
-#include "driver/qemu-args.h"
+#include "driver/qemu/vm/args.h"
 
-#include "tap.h"
-#include "scratch.h"
+#include "golden.h"
 #include "spec/yaml.h"
 #include "util/json.h"
 
@@ -22,6 +21,7 @@ static const struct row {
 	const struct image *image;
 	bool kvm;
 	enum qemu_ram ram;
+	bool taps; /* NICs are on the sandbox's own network */
 } rows[] = {
 	{"tiny", "source: tiny", &tiny, false},
 	{"kvm", "source: tiny, ram_mb: 512, vcpus: 4", &tiny, true},
@@ -44,6 +44,10 @@ static const struct row {
 	{"copy", "source: {built_in: debian12}", &debian, false, QEMU_RAM_COPIED},
 	{"native-args", "source: tiny, native: {args: [-device, 'usb-ehci,id=e', '']}", &tiny,
 		false},
+	{"taps", "source: tiny, nics: [{vnet: default, mac: '52:54:00:ab:cd:ef'}, {vnet: default}]",
+		&tiny, false, QEMU_RAM_OWN, true},
+	{"template-taps", "source: tiny, nic_controller: e1000", &tiny, false, QEMU_RAM_SHARED,
+		true},
 };
 
 static int args_of(const struct row *row, struct strv *ret, struct err *e)
@@ -51,6 +55,7 @@ static int args_of(const struct row *row, struct strv *ret, struct err *e)
 	char text[400];
 	auto_json json_t *j = NULL;
 	auto_spec struct sandbox_spec *spec = NULL;
+	auto_net_plan struct net_plan *net = NULL;
 	struct qemu_plan plan = {.qemu = "qemu-system-x86_64",
 		.sandbox = "0123456789",
 		.image = row->image,
@@ -61,7 +66,10 @@ static int args_of(const struct row *row, struct strv *ret, struct err *e)
 	if (spec_text_to_json((struct bytes){(uint8_t *)text, strlen(text)}, &j, e) < 0 ||
 		spec_parse(j, &spec, e) < 0)
 		return -1;
+	if (row->taps && net_plan_make(spec, 0x0102030405, &net, e) < 0)
+		return -1;
 	plan.vm = &spec->vms[0];
+	plan.net = net;
 	plan.seed = plan.vm->cloud_init != NULL;
 	plan.uefi = plan.vm->uefi_boot ? "ovmf" : NULL;
 	plan.kernel = row->image->kernel;
@@ -74,7 +82,6 @@ static int args_of(const struct row *row, struct strv *ret, struct err *e)
 
 static void test_row(const struct row *row)
 {
-	auto_free char *got = NULL, *want = NULL;
 	auto_buf struct buf b = {0};
 	auto_strv struct strv args = {0};
 	char path[300];
@@ -86,12 +93,8 @@ static void test_row(const struct row *row)
 	}
 	for (size_t i = 0; i < args.n; i++)
 		buf_printf(&b, &e, "%s\n", args.v[i]);
-	got = buf_take_str(&b);
 	snprintf(path, sizeof(path), QEMU_GOLDEN "/%s.args", row->name);
-	if (getenv("MOAT_GOLDEN") && strcmp(getenv("MOAT_GOLDEN"), "write") == 0)
-		put_file(path, got);
-	want = get_file(path);
-	tap_str(got, want, row->name);
+	golden_check(&b, path, row->name);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* QEMU's monitor, played by a scripted peer. */
-#include "driver/qmp.h"
+#include "driver/qemu/vm/qmp.h"
 
 #include "tap.h"
 #include "peer.h"
@@ -7,13 +7,13 @@
 #include "util/json.h"
 #include "util/str.h"
 
-/* The code under test with its feeding thread, as a VM's monitor runs it. */
+/* The code under test, with a thread that reads as a VM's monitor does. */
 struct rig {
 	struct peer peer;
 	struct qmp *qmp;
 	pthread_t feeder;
-	char events[400];    /* read after the feeder has ended */
-	struct err feed_err; /* likewise: how the feeding ended */
+	char events[400];    /* read after that thread has ended */
+	struct err feed_err; /* likewise: how its reading ended */
 };
 
 static void on_event(void *arg, const char *name, json_t *data)
@@ -198,7 +198,7 @@ static void script_reply_with(struct peer *p)
 	}
 }
 
-/* Whoever waits is told, and so is everyone who comes later. */
+/* Calls that wait fail, and so do those that come later. */
 static void test_nonsense(const char *reply, enum err_kind kind, const char *words)
 {
 	struct rig r;
@@ -259,7 +259,7 @@ static void test_long_answer(void)
 
 	rig_start(&r, script_long_answer, NULL);
 	rc = qmp_call(r.qmp, &op, "query", NULL, -1, NULL, &e);
-	OK(rc == 0 || e.kind == ERR_BACKEND); /* taken or refused, but never a wait for nothing */
+	OK(rc == 0 || e.kind == ERR_BACKEND); /* taken or refused; but the call ends */
 	rig_end(&r);
 }
 
@@ -284,7 +284,7 @@ static void test_deadline_and_cancel(void)
 	rig_end(&r);
 }
 
-/* An answer that comes after its caller has gone is nobody's. */
+/* An answer that comes after its call has ended is dropped. */
 static void script_late(struct peer *p)
 {
 	char name[64], first[32], second[32];
@@ -348,7 +348,7 @@ static void test_pass_fd(void)
 	OK(qmp_call(r.qmp, &op, "getfd", json_pack("{s:s}", "fdname", "x"), fds[1], NULL, &e) == 0);
 	OK(read(fds[0], got, sizeof(got)) == 9);
 	STR_IS(got, "from QEMU");
-	OK(fcntl(fds[1], F_GETFD) >= 0); /* ours stays ours */
+	OK(fcntl(fds[1], F_GETFD) >= 0); /* our own fd stays open */
 	rig_end(&r);
 	close(fds[0]);
 	close(fds[1]);

@@ -1,0 +1,140 @@
+#include "cli/choose-spec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "spec/yaml.h"
+#include "util/auto.h"
+#include "util/str.h"
+#include "util/system/io.h"
+
+#define DEFAULT_SPEC "moat.yaml"
+
+static bool looks_like_file(const char *s)
+{
+	struct stat st;
+
+	return strchr(s, '/') || str_ends(s, ".yaml") || str_ends(s, ".yml") ||
+	       str_ends(s, ".json") || (stat(s, &st) == 0 && S_ISREG(st.st_mode));
+}
+
+static int read_stdin(char **ret, size_t *ret_len, struct err *e)
+{
+	auto_buf struct buf b = {0};
+
+	for (;;) {
+		uint8_t *room = buf_room(&b, 16384);
+		ssize_t got = room ? read(STDIN_FILENO, room, 16384) : -1;
+
+		if (!room)
+			return err_oom(e);
+		if (got < 0)
+			return err_sys(e, errno, "standard input");
+		if (got == 0)
+			break;
+		buf_grew(&b, (size_t)got);
+		if (b.len > SPEC_TEXT_MAX)
+			return err_set(e, ERR_LIMIT, "a spec of more than %d bytes", SPEC_TEXT_MAX);
+	}
+	*ret_len = b.len;
+	*ret = buf_take_str(&b);
+	return *ret ? 0 : err_oom(e);
+}
+
+static int spec_from_file(struct cli *cli, const char *path, json_t **ret, struct err *e)
+{
+	static const char *const only_images[] = {"ram", "vcpus"};
+	auto_free char *text = NULL;
+	size_t len = 0;
+	int failed;
+
+	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
+		if (args_has(cli->args, only_images[i]))
+			return args_fail(
+				e, "--%s is for images; set it in %s", only_images[i], path);
+	failed = strcmp(path, "-") == 0 ? read_stdin(&text, &len, e)
+					: file_read(path, SPEC_TEXT_MAX, &text, &len, e);
+	if (failed < 0)
+		return -1;
+	if (spec_text_to_json((struct bytes){(uint8_t *)text, len}, ret, e) < 0)
+		return err_wrap(e, "%s", path);
+	return 0;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Whether it is called like Vagrantfile, Vagrantfile.multi or lab.vagrantfile. */
+static bool is_vagrantfile(const char *path)
+{
+	const char *name = base_name(path);
+
+	return str_starts(name, "Vagrantfile") || str_ends(name, ".vagrantfile") ||
+	       str_ends(name, ".Vagrantfile");
+}
+
+/* Sends an absolute path: the daemon has another working directory. */
+static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret, struct err *e)
+{
+	static const char *const only_images[] = {"ram", "vcpus"};
+	auto_free char *full = realpath(path, NULL);
+
+	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
+		if (args_has(cli->args, only_images[i]))
+			return args_fail(
+				e, "--%s is for images; set it in %s", only_images[i], path);
+	if (!full)
+		return err_sys(e, errno, "%s", path);
+	return json_make(ret, e, "{s:s, s:[{}], s:{s:s}}", "driver", "vagrant", "vms", "native",
+		"vagrantfile", full);
+}
+
+static int spec_from_image(struct cli *cli, const char *image, json_t **ret, struct err *e)
+{
+	uint64_t ram = 0, vcpus = 0;
+	json_t *vm;
+
+	if (args_number(cli->args, "ram", 1u << 22, &ram, e) < 0 ||
+		args_number(cli->args, "vcpus", 512, &vcpus, e) < 0)
+		return -1;
+	vm = json_pack("{s:s, s:{s:s}}", "name", "default", "source", "image", image);
+	if (!vm)
+		return args_fail(e, "the image's name is not UTF-8");
+	if (ram)
+		json_object_set_new(vm, "ram_mb", json_integer((json_int_t)ram));
+	if (vcpus)
+		json_object_set_new(vm, "vcpus", json_integer((json_int_t)vcpus));
+	return json_make(ret, e, "{s:[o]}", "vms", vm);
+}
+
+int choose_spec(struct cli *cli, json_t **ret, struct err *e)
+{
+	const char *operand = cli->args->n_operands ? cli->args->operands[0] : NULL;
+	const char *image = args_get(cli->args, "image");
+
+	if (operand && image)
+		return args_fail(e, "give a spec or --image, not both");
+	if (image)
+		return spec_from_image(cli, image, ret, e);
+	if (operand && is_vagrantfile(operand))
+		return spec_from_vagrantfile(cli, operand, ret, e);
+	if (operand && (strcmp(operand, "-") == 0 || looks_like_file(operand)))
+		return spec_from_file(cli, operand, ret, e);
+	if (operand)
+		return spec_from_image(cli, operand, ret, e);
+	if (path_exists(DEFAULT_SPEC))
+		return spec_from_file(cli, DEFAULT_SPEC, ret, e);
+	return args_fail(e,
+		"what should be made? There is no ./" DEFAULT_SPEC " here. Try\n"
+		"moat up debian12         one VM of an image (see `moat image ls`)\n"
+		"moat up lab.yaml         what a spec file describes (see `moat schema`)\n"
+		"moat up Vagrantfile      what a Vagrantfile describes");
+}

@@ -1,0 +1,8 @@
+/* choose-spec.h - the spec that a command line means, for `up` and other verbs that make sandboxes.
+ */
+#pragma once
+
+#include "cli/cli.h"
+
+/* Makes a spec of the operand (a file or an image), --image, --ram and --vcpus. */
+int choose_spec(struct cli *cli, json_t **ret, struct err *e);

@@ -1,0 +1,39 @@
+#include "daemon/ops/args.h"
+
+#include <string.h>
+
+#include "util/auto.h"
+
+enum { LABELS_MAX = 64, LABEL_TEXT_MAX = 1024 };
+
+int check_labels(json_t *labels, struct err *e)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(labels))
+		return err_set(e, ERR_INVALID, "labels: not an object");
+	if (json_object_size(labels) > LABELS_MAX)
+		return err_set(e, ERR_INVALID, "labels: more than %d", LABELS_MAX);
+	json_object_foreach(labels, key, value) {
+		if (!json_is_string(value))
+			return err_set(e, ERR_INVALID, "labels.%.64s: not a string", key);
+		if (strlen(key) > LABEL_TEXT_MAX || json_string_length(value) > LABEL_TEXT_MAX)
+			return err_set(e, ERR_INVALID, "labels.%.64s: longer than %d bytes", key,
+				LABEL_TEXT_MAX);
+	}
+	return 0;
+}
+
+int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct driver **ret_driver,
+	struct err *e)
+{
+	auto_spec struct sandbox_spec *spec = NULL;
+
+	if (spec_parse(j, &spec, e) < 0 ||
+		daemon_driver(rq->daemon, spec_driver_name(spec->driver), ret_driver, e) < 0 ||
+		(*ret_driver)->ops->validate(*ret_driver, spec, e) < 0)
+		return -1;
+	*ret = take_ptr(&spec);
+	return 0;
+}

@@ -1,0 +1,10 @@
+/* args.h - arguments that several operations have. For the threads of requests. */
+#pragma once
+
+#include "daemon/request.h"
+
+/* Labels as they come from a client. */
+int check_labels(json_t *labels, struct err *e);
+/* Reads and checks the spec of a client: everything that can be refused before anything is made. */
+int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct driver **ret_driver,
+	struct err *e);

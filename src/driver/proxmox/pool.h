@@ -1,0 +1,17 @@
+/* pool.h - places for sandboxes on the instances of their pool, and `moat pool`. Any thread. */
+#pragma once
+
+#include "driver/proxmox/site/sandbox.h"
+
+/* Waits for a place for the sandbox. *ret_vms: the VMs on the node, as the server lists them. */
+int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
+	json_t **ret_vms, struct err *e);
+void pve_place_started(struct pve_sandbox *b); /* its memory shows in the node's figures now */
+void pve_place_leave(struct pve_sandbox *b);
+
+void pve_inst_failed(struct pve_driver *d, struct pve_inst *inst, const struct err *why);
+void pve_inst_dirty(struct pve_driver *d, struct pve_inst *inst, const struct err *why);
+
+/* See `pool` in driver.h. */
+int pve_pool_op(
+	struct driver *base, const struct op *op, const json_t *args, json_t **ret, struct err *e);

@@ -1,0 +1,15 @@
+/* remove.h - removes a VM from a server. Any thread. */
+#pragma once
+
+#include "driver/proxmox/site/site.h"
+
+/* What is to be removed, and how to be sure that it is ours. */
+struct pve_removal {
+	const char *node, *stamp;
+	unsigned vmid;
+	bool maybe_coming;  /* a task on the server may still be making it */
+	bool keep_template; /* a VM that is a template already stays */
+};
+/* Removes the VM if it carries the stamp; fine if there is none. */
+int pve_vm_remove(
+	struct pve_site *site, const struct op *op, const struct pve_removal *vm, struct err *e);

@@ -1,0 +1,10 @@
+/* start.h - switches VMs on. Any thread. */
+#pragma once
+
+#include "driver/proxmox/site/sandbox.h"
+
+/* Starts a VM; fine if it runs. */
+int pve_start(struct pve_sandbox *b, const struct op *op, unsigned vmid, struct err *e);
+/* Likewise for any path of a VM that ends in its start, such as a rollback. */
+int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, const char *path,
+	unsigned flags, struct err *e);

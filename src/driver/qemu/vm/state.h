@@ -1,0 +1,16 @@
+/* state.h - saving a VM's state into a file, and starting from it. By the VM's owner. */
+#pragma once
+
+#include "driver/qemu/vm/vm.h"
+
+/* The VM is stopped, and stays so. With own_memory all of its memory goes into the file, otherwise
+ * only what is not in a template's memory file. */
+int qemu_state_save(
+	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e);
+/* Tells a QEMU that waits for a state where it is. The state is not loaded yet when this returns.
+ */
+int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Waits until the state is loaded. */
+int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Plugs the cables of all NICs in, or out. */
+int qemu_nics_plug(struct qemu_vm *vm, const struct op *op, bool in, struct err *e);
