@@ -1,5 +1,5 @@
 # lib.sh - read by every test of the command line. MOAT names the binary under test. Each test has a MOAT_HOME of its
-# own, short because a socket's path may not be long; those that call use_sandbox share one, with its daemon and its VMs.
+# own; those that call use_sandbox share one, with its daemon and its VMs.
 # A test is a list of `check DESCRIPTION COMMAND...`; TAP on stdout.
 # shellcheck shell=sh disable=SC2034
 
@@ -67,10 +67,10 @@ run() {
 	code=$?
 }
 
-# Starts moat beside us; its pid in $pid, its output as with run.
+# Starts moat in the background; its pid in $pid, its output as with run.
 background() {
 	: >"$tmp/out"
-	: >"$tmp/err" # now, so that nobody waits for what an earlier one said
+	: >"$tmp/err" # emptied now, so that no test waits for text of an earlier moat
 	"$MOAT" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
 	pid=$!
 }
@@ -103,7 +103,7 @@ daemon_pid() {
 	moat info --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])'
 }
 
-# The sandbox that all tests share, booted by the first that wants it: its id in $id, its machines are "default" and
+# The sandbox that all tests share, booted by the first test that needs it: its id in $id, its machines are "default" and
 # "screen", which has a display. What its `moat up` printed is in $shared/up.out and up.err.
 use_sandbox() {
 	MOAT_HOME=$shared/h

@@ -17,7 +17,7 @@ import threading
 
 SOCKET, LOG = sys.argv[1:3]
 PROTOCOL = int(sys.argv[4]) if sys.argv[3:4] == ["--protocol"] else 1
-# So many connections are closed before hello.
+# The number of connections that are closed before hello.
 REFUSE = int(sys.argv[4]) if sys.argv[3:4] == ["--refuse"] else 0
 EISDIR = 21
 
@@ -35,6 +35,7 @@ HOSTILE = [
     {"name": "key", "type": "file", "mode": 0o644, "size": 4},
     {"name": "suid", "type": "file", "mode": 0o4755, "size": 4},
     {"name": "esc\x1b[31m", "type": "other", "mode": 0o644, "size": 0},
+    {"name": "two\nmoat: lines", "type": "link", "mode": 0o777, "size": 0, "target": ""},
     {"name": "good", "type": "file", "mode": 0o644, "size": 4},
 ]
 
@@ -134,11 +135,11 @@ class Session:
         elif args["path"].startswith("deep"):
             entries = [{"name": "d", "type": "dir", "mode": 0o755, "size": 0}]
         elif args["path"].startswith("long"):
-            # A hundred levels; what is said of each takes a megabyte.
+            # A hundred levels; the listing of each takes a megabyte.
             entries = [{"name": "d", "type": "dir", "mode": 0o755, "target": "x" * 1000000}]
             entries *= args["path"].count("/") < 100
         elif args["path"].startswith("names"):
-            # Directories that cannot be here, and must be remembered until that is seen.
+            # Directories that cannot be made here; the client must keep their names until it tries.
             names = ["d"] + ["x" * 60000] * 17
             entries = [{"name": name, "type": "dir", "mode": 0o755} for name in names]
         else:
@@ -154,7 +155,7 @@ def main():
     server = socket.socket(socket.AF_UNIX)
     server.bind(SOCKET + ".new")
     server.listen(64)
-    os.rename(SOCKET + ".new", SOCKET)  # whoever sees it can connect
+    os.rename(SOCKET + ".new", SOCKET)  # when the socket is there, clients can connect
     for _ in range(REFUSE):
         server.accept()[0].close()
     while True:

@@ -25,6 +25,8 @@ expect "a user that a script forgot is not root" 125 exec -u "" $id id
 says "a user that is not given" err "user: is empty"
 expect "a command that is not there" 127 exec $id no-such-command
 says "says so" err "no-such-command: No such file"
+expect "an option after the sandbox" 127 exec $id --vm default true
+says "tells where options stand" err "options of exec stand before the sandbox"
 expect "a command that cannot be run" 126 exec $id /etc/passwd
 says "says so as well" err "/etc/passwd: Permission denied"
 expect "no such user" 126 exec -u nobody-at-all $id true
@@ -87,7 +89,7 @@ kill -STOP "$daemon"
 kill -TERM $pid
 sleep 0.2
 check "a daemon that hangs keeps us waiting" kill -0 $pid
-# One that comes while another is still pending is not seen.
+# A signal that comes while another one is still pending is lost.
 (while kill -TERM $pid; do sleep 0.2; done) 2>/dev/null &
 wait $pid
 check "until the second interrupt" test $? -eq 130

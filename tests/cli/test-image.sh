@@ -25,10 +25,13 @@ expect "image inspect" 0 image inspect --json shot
 check "has what was given" json "$tmp/out" "(d['name'], d['firmware'], d['user'], d['disk'], d['kernel']) == ('shot', 'uefi', 'kim', True, False)"
 expect "image inspect for people" 0 image inspect shot
 says "is a list" out "^firmware  *uefi"
+says "dates it" out "^created  *[0-9]*-[0-9]*-[0-9]*$"
+says "and tells its size" out "^size  *[0-9.]* KiB$"
 expect "image import under a name" 0 image import --name other shot.qcow2
 check "has that name" test "$(cat "$tmp/out")" = other
 where=$(moat image inspect --json other | python3 -c 'import json, sys; print(json.load(sys.stdin)["dir"])')
 cp "$where/manifest.json" manifest.json
+chmod u+w "$where/manifest.json"
 echo '{' >"$where/manifest.json"
 expect "image ls with a damaged one" 0 image ls --names
 says "names it, and what to do" err "image other cannot be used: .*manifest.json: not valid JSON.*moat image rm other"
@@ -66,6 +69,10 @@ expect "a recipe that fails" 1 image build broken
 says "says why" err "the moon is missing"
 expect "no recipe" 3 image build nowhere
 says "says which there are" err "tiny"
+printf '#!/bin/sh\n' >"$MOAT_HOME/data/recipes/tiny.sh"
+expect "no recipe beside one that takes the place of ours" 3 image build nowhere
+check "names that one once" test "$(sed 's/, \| /\n/g' "$tmp/err" | grep -cx tiny)" -eq 1
+rm "$MOAT_HOME/data/recipes/tiny.sh"
 if command -v script >/dev/null; then
 	TERM=xterm script -qec "stty cols 80; $MOAT image build --rebuild small" /dev/null >drawn </dev/null
 	check "progress is drawn on a terminal" grep -q "$esc\[K. making a disk \[############\.*] 1/2" drawn

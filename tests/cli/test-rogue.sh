@@ -27,6 +27,8 @@ check "setuid is dropped" test "$(stat -c %a dst/suid)" = 755
 check "what is harmless is copied" test "$(cat dst/good)" = evil
 says "refusals are told" err 'refused the name "../escaped"'
 says "and escaped" err 'esc\\x1b\[31m'
+says "a name of two lines is one line" err 'two\\x0amoat: lines: a link without'
+check "and makes no message" test -z "$(grep '^moat: lines' "$tmp/err")"
 expect "a name with NUL" 4 cp evil:nul/ nuldst
 check "leaves nothing" test ! -e nuldst
 expect "a directory without end" 1 cp evil:deep/ deepdst
@@ -56,7 +58,7 @@ says "is escaped" err 'go \\x1b\[2Jaway'
 expect "members of the wrong type" 0 ls
 says "are no disaster" out '^abcd1234  esc\\x1b'
 
-# Another version in our way: this one is stopped, as none of ours has its protocol.
+# A running daemon of another version, whose protocol we do not speak, can still be stopped.
 kill "$rogue_pid"
 wait "$rogue_pid" 2>/dev/null
 start_rogue --protocol 7
@@ -66,7 +68,7 @@ says "says what to do" err "moat serve --stop"
 expect "it can be stopped all the same" 0 serve --stop --force
 wait "$rogue_pid"
 
-# One that has too many clients, or is just leaving.
+# A daemon that has too many clients, or is about to exit.
 start_rogue --refuse 3
 expect "a daemon that hangs up before its hello is asked again" 0 ls -q
 check "and answers" test "$(cat "$tmp/out")" = abcd1234

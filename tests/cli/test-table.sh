@@ -14,8 +14,10 @@ command -v zsh >/dev/null && check "zsh reads its own" zsh -n "$tmp/zsh"
 command -v fish >/dev/null && check "fish reads its own" fish -n "$tmp/fish"
 
 moat help | sed -n 's/^  \([a-z]*\) .*/\1/p' >"$tmp/verbs"
-moat help image | sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/image \1/p' >>"$tmp/verbs"
-check "the verbs are found" test "$(wc -l <"$tmp/verbs")" -ge 25
+for verb in image pool; do
+	moat help $verb | sed -n "/^Verbs:/,/^\$/s/^  \([a-z]*\) .*/$verb \1/p" >>"$tmp/verbs"
+done
+check "the verbs are found" test "$(wc -l <"$tmp/verbs")" -ge 34
 
 offers() { # the words that bash would offer for the words given
 	bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moat; echo " ${COMPREPLY[*]} "' "$tmp/bash" moat "$@"
@@ -24,6 +26,9 @@ export PATH="$tmp/bin:$PATH"
 mkdir "$tmp/bin" && ln -s "$(command -v "$MOAT")" "$tmp/bin/moat"
 
 while read -r verb sub; do
+	check "zsh: $verb $sub is offered" sh -c "
+		sed -n '/^_moat_verbs${sub:+_of_$verb}()/,/^}/p' '$tmp/zsh' | grep -q \"^[[:blank:]]*'${sub:-$verb}:\""
+	check "fish: $verb $sub is offered" grep -q "__moat_in \"${sub:+$verb}\"' -a ${sub:-$verb} " "$tmp/fish"
 	check "man page: $verb $sub" grep -q "^\.It Cm $verb${sub:+ $sub}\b" "$man"
 	for opt in $(moat help "$verb" $sub | sed -n 's/.*  --\([a-z-]*\).*/\1/p; s/^  -., --\([a-z-]*\).*/\1/p'); do
 		if [ "$opt" != help ] && [ "$opt" != json ] && [ "$opt" != quiet ]; then

@@ -26,6 +26,8 @@ says "suggests a known one, too" err '^moat image: .*did you mean "build"'
 says "and where all of them are" err '^see `moat help image`'
 expect "a far-off verb" 2 frobnicate
 check "suggests nothing" sh -c "! grep -q 'did you mean' '$tmp/err'"
+expect "an option before the verb" 2 --quiet ls
+says "says where options stand" err "no option --quiet; options of a verb stand after it"
 expect "prefixes of verbs are not verbs" 2 sch
 expect "an unknown option" 2 up --lable x=y
 says "suggests a known one, as well" err "did you mean --label"

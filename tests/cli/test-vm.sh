@@ -6,10 +6,10 @@
 use_sandbox
 cd "$tmp" || exit 1
 
-# One that takes its time: it boots.
+# A spec that starts slowly, as it boots.
 echo '{"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "warm": false}]}' >cold.json
 
-begin_up() { # ARGUMENT...: `up` beside us, until its machine runs; the sandbox is in $new
+begin_up() { # ARGUMENT...: `up` in the background, until its VM runs; the sandbox is in $new
 	background up "$@" cold.json
 	wait_for grep -q "waiting for default" "$tmp/err"
 	new=$(moat ls -q | grep -v "^$id$")

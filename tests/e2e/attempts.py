@@ -29,7 +29,7 @@ def tcp(address: str, port: int = 80) -> str:
 
 
 def dns(server: str) -> str:
-    """A question by UDP that an outside server would answer."""
+    """A packet by UDP that an outside server would answer."""
     return f"timeout 3 nslookup evil.example {server} | grep -q {EVIL} && echo {BANNER}"
 
 
@@ -69,7 +69,7 @@ def pings(address: str) -> str:
     return f"ping -c 1 -W 3 {address} | grep -q ' 0% packet loss' && echo {BANNER}"
 
 
-# What a guest tries whatever its network's policy; each must come to nothing. These at once:
+# What a guest tries, whatever its vnet's policy; all must fail. These run at the same time:
 EVERYWHERE = {
     **{f"the host at {a}:{p}": tcp(a, p) for a in (HOST, HOST_TOO) for p in (80, 8080)},
     **{f"DNS of the host at {a}": dns(a) for a in (HOST, HOST_TOO)},
@@ -109,7 +109,7 @@ SHUT = {
     "ping": pings(MIRROR),
     "words in names": leaks("shut"),
 }
-# And these, which change the guest's own network, but each another part of it:
+# These change the guest's own network, each another part of it, and run at the same time, too:
 APART = {
     "loopback of the other side": "ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1 via $GW;"
     f"{tcp('127.0.0.1', 8080)}; ip addr add 127.0.0.1/8 dev lo",
@@ -132,7 +132,7 @@ APART = {
         f"{tcp(HOST6)}; ip -6 route del {HOST6}"
     ),
 }
-# And these, one after the other:
+# These run one after the other:
 ALONE = {
     "the host from an address of the host": (
         f"ip addr add {HOST_TOO}/32 dev eth0; ip route add {HOST}/32 via $GW src {HOST_TOO};"
@@ -165,7 +165,7 @@ ATTEMPTS = {
     "tourist": ("192.168.30.1", (EVERYWHERE, APART, ALONE)),
     "hermit": ("10.99.0.1", ({**EVERYWHERE, **SHUT}, APART, {**ALONE, **THROUGH_ROUTER})),
 }
-# The router has cards with the tag too, so that only the switch is between them and the others.
+# The router has NICs with the tag too, so that only the bridge keeps them from the others.
 TAGGED = "".join(
     f"ip link add link {card} name tag{card} type vlan id 5; ip addr add {net}.2/24 dev tag{card};"
     f"ip link set tag{card} up;"
@@ -174,7 +174,7 @@ TAGGED = "".join(
 
 
 def attempts_of(vm: str) -> tuple[list[str], str]:
-    """What is tried there, and a script that tries it."""
+    """The names of the attempts, and a script that makes them."""
     gateway, (at_once, apart, alone) = ATTEMPTS[vm]
     script = [
         f"exec 2>/dev/null; GW={gateway}; ping -c 1 -w 10 $GW >/dev/null",

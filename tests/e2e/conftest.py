@@ -22,7 +22,7 @@ def images() -> None:
 
 @pytest.fixture(scope="module")
 def template(images: None) -> None:
-    """Made here, without haste, if there is none yet: for those whose daemon is in a hurry."""
+    """The template of TINY, made ahead for tests whose daemon has short timeouts."""
     home = Home()
     home.ok("up", home.spec(TINY), timeout=900)
     home.close()

@@ -15,7 +15,7 @@ UDP, TCP, ICMP, IPV6_ICMP = 17, 6, 1, 58
 
 
 class Card(NamedTuple):
-    """The sender, and the gateway it has."""
+    """The sender's NIC, and its gateway."""
 
     name: str
     mac: str
@@ -89,7 +89,7 @@ def arp(card: Card, operation: int, claimed: str, target: str, mark: bytes) -> b
 
 
 class Targets(NamedTuple):
-    """Where it wants to get."""
+    """Destinations of the frames."""
 
     host: str
     host_too: str
@@ -97,10 +97,10 @@ class Targets(NamedTuple):
     host6: str
     metadata: tuple[str, ...]
     metadata6: str
-    outside: str  # that the policy does not allow
+    outside: str  # an address that the policy does not allow
     elsewhere: str  # an address of another vnet
     other_gateway: str
-    partner: str  # that it may talk to, at one port; empty: nobody
+    partner: str  # an address that the sender may reach at one port; empty: none
 
 
 def link_local(address: str) -> str:
@@ -113,7 +113,7 @@ Maker = Callable[[bytes], list[bytes]]
 
 
 def v4_attempts(card: Card, to: Targets) -> dict[str, Maker]:
-    """What would not come from this card, or goes where it may not go."""
+    """Packets with a source that is not this NIC's, or a destination that is not allowed."""
 
     def routed(packet: bytes, source: str = card.mac) -> list[bytes]:
         return [ether(card.gateway_mac, source, 0x800, packet)]
@@ -156,7 +156,7 @@ def v4_attempts(card: Card, to: Targets) -> dict[str, Maker]:
             made[f"TCP with flags {flags:#x} to {target}"] = lambda mark, t=target, f=flags: routed(
                 ipv4(card.address, t, tcp(f, mark), TCP)
             )
-        for option in (131, 137):  # by way of the gateway, loosely or strictly
+        for option in (131, 137):  # loose or strict source route through the gateway
             made[f"source route {option} to {target}"] = lambda mark, t=target, o=option: routed(
                 ipv4(
                     card.address,
@@ -220,7 +220,7 @@ def link_attempts(card: Card, to: Targets) -> dict[str, Maker]:
             arp(card, 2, c, card.gateway, mark),
         ]
     for kind, code, rest in (
-        (5, 1, IPv4Address(card.address).packed),  # redirect: the host is reached by way of me
+        (5, 1, IPv4Address(card.address).packed),  # redirect: reach the host through me
         (9, 0, struct.pack(">BBH", 1, 2, 1800) + IPv4Address(card.address).packed + bytes(4)),
         (13, 0, bytes(16)),
         (17, 0, bytes(8)),
@@ -291,5 +291,5 @@ def attempts(card: Card, to: Targets) -> dict[str, list[bytes]]:
 
 
 def plain(card: Card, to: str, to_mac: str, mark: bytes) -> bytes:
-    """What every guest may send."""
+    """Frames that every guest may send."""
     return ether(to_mac, card.mac, 0x800, ipv4(card.address, to, udp(80, mark)))

@@ -25,16 +25,16 @@ class Group:
         self.current = self.dir / ("memory.usage_in_bytes" if first else "memory.current")
         self.events = self.dir / ("memory.oom_control" if first else "memory.events")
         self.prefix = "total_" if first else ""
-        # Nothing may go to swap instead.
+        # No swap, or memory would not run out.
         with contextlib.suppress(OSError):
             (self.dir / ("memory.swappiness" if first else "memory.swap.max")).write_text("0")
 
     def add(self, pid: int) -> None:
-        """With all that it starts from now on."""
+        """Puts a process into the group, with all that it starts from now on."""
         (self.dir / "cgroup.procs").write_text(str(pid))
 
     def leave(self, room_mb: float) -> None:
-        """That much more may be taken, besides what can be dropped."""
+        """Allows that much more memory than is used, not counting page cache."""
         stat = dict(line.split() for line in (self.dir / "memory.stat").read_text().splitlines())
         files = sum(int(stat[f"{self.prefix}{kind}_file"]) for kind in ("active", "inactive"))
         used = int(self.current.read_text()) - files
@@ -44,7 +44,7 @@ class Group:
         self.max.write_text(str(NO_LIMIT))
 
     def kills(self) -> int:
-        """How often the kernel has killed one of it."""
+        """How often the kernel has killed a process of the group."""
         lines = dict(line.split() for line in self.events.read_text().splitlines())
         return int(lines["oom_kill"])
 

@@ -1,4 +1,4 @@
-"""A moat of its own for a test, and a look at everything that could be left of it."""
+"""A moat for one test, and checks for everything that it could leave behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 TINY = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1}]}
-# One that takes its time to start, for tests that want to be in the middle of that.
+# A VM that boots, for tests that act while it starts.
 COLD = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "warm": False}]}
 
 
@@ -32,7 +32,7 @@ class Home:
         (self.dir / "config.yaml").write_text(config or "idle_exit: 0\n")
 
     def copy_programs(self, to: Path) -> None:
-        """Uses a moat of its own, without moat-guest."""
+        """Uses a copy of moat's programs, without moat-guest."""
         to.mkdir(parents=True, exist_ok=True)
         for name in ("moat", "moat-daemon", "moat-helper"):
             shutil.copy(Path(self.binary).parent / name, to)
@@ -103,13 +103,13 @@ class Home:
         ]
 
     def left_over(self) -> list[str]:
-        """What an ended sandbox may not leave: processes, directories, rows."""
+        """What an ended sandbox must not leave: processes, directories, journal entries."""
         left = [f"process {p}: {a[:200]}" for p, a in self.processes().items() if "qemu" in a]
-        boxes = self.dir / "state" / "sandboxes"
-        if boxes.exists():
-            left += [f"directory {p}" for p in boxes.iterdir()]
+        sandboxes = self.dir / "state" / "sandboxes"
+        if sandboxes.exists():
+            left += [f"directory {p}" for p in sandboxes.iterdir()]
         runtime = self.dir / "run"
-        known = {"moat.sock", "daemon.lock", "start.lock"}
+        known = {"moat.sock", "daemon.lock"}
         if runtime.exists():
             left += [f"file {p}" for p in runtime.iterdir() if p.name not in known]
         journal = self.dir / "state" / "journal.db"
@@ -147,7 +147,7 @@ def kill(pid: int) -> None:
 
 
 class Wire:
-    """The socket protocol by hand, for clients that misbehave."""
+    """The client protocol, spoken by hand, for clients that misbehave."""
 
     def __init__(self, home: Home, protocol: int = 1, *, urgent: bool = False) -> None:
         if not urgent:

@@ -1,4 +1,4 @@
-"""The sandboxes that test_net.py looks at, and what it looks with."""
+"""The sandboxes of test_net.py, and helpers to examine them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import frames as raw
 from home import Home
 from world import BANNER, WorldHome
 
-# Hardly two are of one kind: templates would not pay.
+# Nearly every VM is of another kind, so templates would cost more than they save.
 SMALL = {"source": "tiny", "ram_mb": 192, "vcpus": 1, "warm": False}
 
 
@@ -90,7 +90,7 @@ RANGE: dict[str, Any] = {
         },
     ],
 }
-# The same addresses at the same time.
+# A second sandbox with the same addresses, at the same time.
 OTHER: dict[str, Any] = {
     "networks": {"vnets": [{"alias": "lan", "subnets": [subnet("192.168.20")]}]},
     "vms": [{**SMALL, "warm": True, "name": "other", "nics": [nic("lan", 9, "192.168.20.9")]}],
@@ -100,7 +100,7 @@ GET = "timeout 20 wget -q -O - http://%s/ || echo failed"
 
 
 class Range(WorldHome):
-    box: str
+    sandbox: str
     other: str
     said: list[str]
 
@@ -109,29 +109,29 @@ def pids(home: Home, word: str) -> list[int]:
     return [pid for pid, line in home.processes().items() if line.startswith(word)]
 
 
-def holders(range_: Range, box: str) -> list[int]:
+def holders(range_: Range, sandbox: str) -> list[int]:
     return [
         pid
         for pid, line in range_.processes().items()
-        if f"-name moat-{box}/net" in line and " guard " not in line
+        if f"-name moat-{sandbox}/net" in line and " guard " not in line
     ]
 
 
-def helpers(range_: Range, box: str, word: str) -> list[int]:
-    """Those that a sandbox's holder has started."""
-    parents = holders(range_, box)
+def helpers(range_: Range, sandbox: str, word: str) -> list[int]:
+    """The processes that a sandbox's holder has started."""
+    parents = holders(range_, sandbox)
     return [pid for pid in pids(range_, word) if parent_of(pid) in parents]
 
 
 def parent_of(pid: int) -> int:
-    """0 if it has gone meanwhile."""
+    """The pid of a process's parent; 0 if the process has ended."""
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return 0
 
 
 def inhabitants(network: str) -> list[str]:
-    """Who is in a network namespace. Nobody: then there is no bridge, tap or rule of it either."""
+    """The processes in a network namespace. If there are none, the namespace is gone, too."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -152,13 +152,26 @@ def frames(data: bytes) -> Iterator[bytes]:
 
 def card_of(range_: Range, vm: str, gateway: str) -> raw.Card:
     said = range_.sh(
-        range_.box,
+        range_.sandbox,
         vm,
+        # `up` does not wait for DHCP: a guest on a busy host may have no address yet.
+        "until ip -4 -o addr show eth0 | grep -q inet; do sleep 0.2; done;"
         f"ping -c 1 -w 30 {gateway} >/dev/null; cat /sys/class/net/eth0/address;"
         f"ip -4 -o addr show eth0; arp -n | grep '({gateway})'",
     )
     mac, address = said.split()[0], said.split("inet ")[1].split("/")[0]
     return raw.Card(vm, mac, address, re.findall(r"[0-9a-f:]{17}", said)[-1], gateway)
+
+
+def send_frames(range_: Range, vm: str, sent: list[bytes]) -> None:
+    sender = str(Path(range_.binary).parents[2] / "tests" / "rawsend")
+    range_.ok("cp", sender, f"{range_.sandbox}/{vm}:/tmp/rawsend")
+    said = range_.ok(
+        *("exec", "-i", "--user", "root", "--vm", vm, range_.sandbox, "--"),
+        *("sh", "-c", "chmod +x /tmp/rawsend; /tmp/rawsend eth0"),
+        input="\n".join(frame.hex() for frame in sent),
+    )
+    assert said == str(len(sent))
 
 
 def marks(captured: list[bytes]) -> set[bytes]:

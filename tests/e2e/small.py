@@ -12,7 +12,7 @@ from tools import until
 
 
 class SmallDisk(Home):
-    """Its state, or another of its directories, is on a disk of its own."""
+    """A home whose state, or another directory, is on a small disk."""
 
     def __init__(self, size_mb: int, what: str = "state") -> None:
         super().__init__()

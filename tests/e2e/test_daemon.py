@@ -8,12 +8,13 @@ import fcntl
 import json
 import multiprocessing
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from tools import (
     daemons,
     in_guest,
     log_of,
-    needs_root,
     status_kb,
     until,
     wire,
@@ -66,7 +66,7 @@ def test_directory_at_the_sockets_place_is_left_alone(home: Home) -> None:
     precious.parent.rmdir()
 
 
-@needs_root
+@pytest.mark.needs_root("another user is needed")
 def test_runtime_directory_of_somebody_else_is_refused(home: Home) -> None:
     socket_path(home)
     os.chown(home.dir / "run", STRANGER, STRANGER)
@@ -74,7 +74,79 @@ def test_runtime_directory_of_somebody_else_is_refused(home: Home) -> None:
     assert f"{home.dir}/run is not a directory of yours" in said
 
 
-@needs_root
+USER = 300_000 + os.getpid()  # what is planted for this user is in nobody else's way
+
+
+@pytest.fixture
+def user_home(home: Home) -> Path:
+    """The directory of an ordinary user, and `home` without anything that moves moat's."""
+    place = home.dir / "user"
+    place.mkdir()
+    home.dir.chmod(0o755)
+    os.chown(place, USER, USER)
+    kept = {"PATH": os.environ["PATH"], "MOAT_HOME": str(home.dir)}
+    home.env = {**kept, "HOME": str(place)}
+    return place
+
+
+def as_user(home: Home, *args: str) -> subprocess.CompletedProcess[str]:
+    """Runs moat as the user, who has no MOAT_HOME."""
+    return as_stranger(home, "env", "-u", "MOAT_HOME", home.binary, *args, user=USER)
+
+
+@pytest.mark.needs_root("another user is needed")
+def test_what_others_put_into_tmp_locks_nobody_out(home: Home, user_home: Path) -> None:
+    planted = Path(f"/tmp/moat-{USER}")
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            os.seteuid(STRANGER)
+            planted.mkdir(mode=0o755)
+            listener.bind(str(planted / "moat.sock"))
+            (planted / "moat.sock").chmod(0o777)
+            listener.listen()
+            os.seteuid(0)
+            listed = as_user(home, "ls", "--json")
+            assert (listed.returncode, listed.stdout) == (0, '{"sandboxes":[]}\n'), listed
+            assert (user_home / ".local/state/moat/moat.sock").is_socket()
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+            assert "has ended" in as_user(home, "serve", "--stop").stderr
+    finally:
+        os.seteuid(0)
+        shutil.rmtree(planted)
+
+
+@pytest.mark.needs_root("another user is needed")
+def test_root_with_the_home_of_a_user_leaves_the_users_moat_alone(
+    home: Home, user_home: Path
+) -> None:
+    """As `sudo` does where it keeps HOME."""
+    assert as_user(home, "ls").returncode == 0
+    del home.env["MOAT_HOME"]
+    assert f"served by another user (uid {USER})" in home.fails("ls")
+    assert "has ended" in as_user(home, "serve", "--stop").stderr
+    state = user_home / ".local/state/moat"
+    assert f"{state} is not a directory of yours" in home.fails("ls")
+    assert {path.stat().st_uid for path in user_home.rglob("*")} == {USER}
+    assert as_user(home, "ls").returncode == 0
+    assert "has ended" in as_user(home, "serve", "--stop").stderr
+
+
+@pytest.mark.needs_root("another user is needed")
+def test_link_of_another_user_in_the_states_place_is_refused(home: Home) -> None:
+    """One of our own is fine: it leads to a larger disk, say."""
+    home.env = {**home.env, "MOAT_RUNTIME_DIR": f"{home.dir}/state"}
+    (home.dir / "disk").mkdir(mode=0o700)
+    (home.dir / "state").symlink_to("disk")
+    assert home.ok("ls", "--json")
+    home.ok("serve", "--stop")
+    os.lchown(home.dir / "state", STRANGER, STRANGER)
+    assert "state is not a directory of yours" in home.fails("ls")
+    os.lchown(home.dir / "state", 0, 0)
+
+
+@pytest.mark.needs_root("another user is needed")
 def test_other_users_are_turned_away(home: Home) -> None:
     home.ok("ls")
     home.dir.chmod(0o755)
@@ -189,7 +261,7 @@ def test_garbage_configuration_is_explained(home: Home, config: str, names: str)
 @pytest.fixture(scope="module")
 def served(images: None) -> Iterator[Home]:
     home = Home()
-    home.box = home.up()  # type: ignore[attr-defined]
+    home.sandbox = home.up()  # type: ignore[attr-defined]
     yield home
     home.close()
 
@@ -223,14 +295,14 @@ def test_broken_frames_end_the_connection(served: Home, sent: bytes, kind: str) 
     assert said["error"]["kind"] == kind, said
     with pytest.raises((EOFError, ConnectionResetError)):
         bad.receive()
-    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+    assert served.ok("exec", served.sandbox, "--", "echo", "fine") == "fine"
 
 
 def test_silence_and_half_frames_hold_nobody_up(served: Home) -> None:
     quiet = [wire(served) for _ in range(20)]
     for one in quiet:
         one.sock.sendall(raw(100, 0, b'{"type":'))
-    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+    assert served.ok("exec", served.sandbox, "--", "echo", "fine") == "fine"
 
 
 @pytest.mark.parametrize(
@@ -243,17 +315,17 @@ def test_silence_and_half_frames_hold_nobody_up(served: Home) -> None:
         ("ls", [], {}, "args"),
         ("ls", {}, {"input": "stream"}, "takes no input"),
         ("exec", {"argv": ["true"]}, {}, "sandbox"),
-        ("exec", {"sandbox": "BOX"}, {}, "argv"),
-        ("exec", {"sandbox": "BOX", "argv": []}, {}, "argv"),
-        ("exec", {"sandbox": "BOX", "argv": ["a", 5]}, {}, "argv"),
-        ("exec", {"sandbox": "BOX", "argv": ["true"], "vm": "x"}, {}, "x"),
-        ("exec", {"sandbox": "BOX", "argv": ["true"], "env": {"A=B": "1"}}, {}, "env"),
-        ("exec", {"sandbox": "BOX", "argv": ["true"], "timeout": -1}, {}, "timeout"),
-        ("read", {"sandbox": "BOX", "path": ""}, {}, "path"),
+        ("exec", {"sandbox": "SANDBOX"}, {}, "argv"),
+        ("exec", {"sandbox": "SANDBOX", "argv": []}, {}, "argv"),
+        ("exec", {"sandbox": "SANDBOX", "argv": ["a", 5]}, {}, "argv"),
+        ("exec", {"sandbox": "SANDBOX", "argv": ["true"], "vm": "x"}, {}, "x"),
+        ("exec", {"sandbox": "SANDBOX", "argv": ["true"], "env": {"A=B": "1"}}, {}, "env"),
+        ("exec", {"sandbox": "SANDBOX", "argv": ["true"], "timeout": -1}, {}, "timeout"),
+        ("read", {"sandbox": "SANDBOX", "path": ""}, {}, "path"),
         ("up", {"spec": {"vms": []}}, {}, "vms"),
         ("up", {"spec": TINY, "labels": {"a": 1}}, {}, "labels.a"),
         ("rm", {}, {}, "sandboxes"),
-        ("rm", {"sandboxes": "BOX"}, {}, "sandboxes"),
+        ("rm", {"sandboxes": "SANDBOX"}, {}, "sandboxes"),
         ("rm", {"labels": {}}, {}, "labels"),
     ],
 )
@@ -261,12 +333,12 @@ def test_wrong_requests_are_answered_and_harmless(
     served: Home, op: str, args: Any, more: dict[str, Any], says: str
 ) -> None:
     client = wire(served)
-    filled = json.loads(json.dumps(args).replace("BOX", served.box))
+    filled = json.loads(json.dumps(args).replace("SANDBOX", served.sandbox))
     said = client.final(client.request(op, filled, **more))
     assert said["type"] == "error", said
     assert says in said["error"]["message"]
     # The connection goes on.
-    assert client.final(client.request("ls", {}))["result"]["sandboxes"][0]["id"] == served.box
+    assert client.final(client.request("ls", {}))["result"]["sandboxes"][0]["id"] == served.sandbox
 
 
 def until_closed(client: Wire) -> None:
@@ -277,7 +349,7 @@ def until_closed(client: Wire) -> None:
 
 def test_id_in_use_ends_the_connection(served: Home) -> None:
     client = wire(served)
-    client.request("exec", {"sandbox": served.box, "argv": ["sleep", "60"]})
+    client.request("exec", {"sandbox": served.sandbox, "argv": ["sleep", "60"]})
     client.next_id -= 1
     client.request("ls", {})
     said = client.receive()[0]
@@ -289,20 +361,20 @@ def test_id_in_use_ends_the_connection(served: Home) -> None:
 def test_more_requests_than_allowed(served: Home) -> None:
     client = wire(served)
     for _ in range(256):
-        client.request("logs", {"sandbox": served.box, "kind": "qemu", "follow": True})
+        client.request("logs", {"sandbox": served.sandbox, "kind": "qemu", "follow": True})
     client.request("ls", {})
     while (said := client.receive()[0])["type"] == "data":
         pass
     assert "too many" in said["error"]["message"]
     assert "id" not in said
     until_closed(client)
-    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
+    assert served.ok("exec", served.sandbox, "--", "echo", "fine") == "fine"
 
 
 def test_input_beyond_the_window_ends_the_connection(served: Home) -> None:
     client = wire(served)
     wanted = client.request(
-        "exec", {"sandbox": served.box, "argv": ["sleep", "60"]}, input="stream"
+        "exec", {"sandbox": served.sandbox, "argv": ["sleep", "60"]}, input="stream"
     )
     piece = bytes(65536)
     # The guest takes in a little before nobody reads; after that there is no more credit.
@@ -326,7 +398,9 @@ def test_frames_for_unknown_requests_are_ignored(served: Home) -> None:
 
 def test_input_in_tiny_pieces_arrives_whole(served: Home) -> None:
     client = wire(served)
-    wanted = client.request("exec", {"sandbox": served.box, "argv": ["wc", "-c"]}, input="stream")
+    wanted = client.request(
+        "exec", {"sandbox": served.sandbox, "argv": ["wc", "-c"]}, input="stream"
+    )
     for _ in range(3000):
         client.send({"type": "data", "id": wanted}, b"x")
     client.send({"type": "eof", "id": wanted})
@@ -336,15 +410,17 @@ def test_input_in_tiny_pieces_arrives_whole(served: Home) -> None:
 
 def test_request_timeout(served: Home) -> None:
     client = wire(served)
-    wanted = client.request("exec", {"sandbox": served.box, "argv": ["sleep", "4321"]}, timeout=0.5)
+    wanted = client.request(
+        "exec", {"sandbox": served.sandbox, "argv": ["sleep", "4321"]}, timeout=0.5
+    )
     assert client.final(wanted)["error"]["kind"] == "timeout"
-    until(lambda: "4321" not in in_guest(served, served.box, "ps"), "the command is killed")
+    until(lambda: "4321" not in in_guest(served, served.sandbox, "ps"), "the command is killed")
 
 
 def test_timing_is_told_to_those_who_ask(served: Home) -> None:
     client = wire(served)
     began = time.monotonic()
-    slow = {"sandbox": served.box, "argv": ["sleep", "0.3"]}
+    slow = {"sandbox": served.sandbox, "argv": ["sleep", "0.3"]}
     timing = client.final(client.request("exec", slow, timing=True))["timing"]
     whole = (time.monotonic() - began) * 1e6
     assert timing["guest_us"] >= 300_000
@@ -359,33 +435,48 @@ def test_timing_is_told_to_those_who_ask(served: Home) -> None:
 def test_cancelled_exec_kills_its_tree(served: Home) -> None:
     client = wire(served)
     script = "sleep 4322 & (sleep 4322 & sleep 4322)"
-    wanted = client.request("exec", {"sandbox": served.box, "argv": ["sh", "-c", script]})
-    until(lambda: in_guest(served, served.box, "ps").count("sleep 4322") >= 3, "it runs")
+    wanted = client.request("exec", {"sandbox": served.sandbox, "argv": ["sh", "-c", script]})
+    until(lambda: in_guest(served, served.sandbox, "ps").count("sleep 4322") >= 3, "it runs")
     client.send({"type": "cancel", "id": wanted})
     assert client.final(wanted)["error"]["kind"] == "cancelled"
-    assert "sleep 4322" not in in_guest(served, served.box, "ps | grep -v grep")
+    assert "sleep 4322" not in in_guest(served, served.sandbox, "ps | grep -v grep")
 
 
 # ---- load ----
+
+
+def stands_still(look: Callable[[], str]) -> bool:
+    """Whether it has begun, and looks the same each time."""
+    had = look()
+    return had.isdigit() and all(look() == had for _ in range(5))
 
 
 def test_client_that_stops_reading(served: Home) -> None:
     pid = served.daemon_pid()
     before = status_kb(pid, "VmRSS")
     deaf = wire(served)
-    script = "echo $$ > /tmp/deaf; yes | head -c 200000000; echo > /tmp/heard-all"
-    deaf.request("exec", {"sandbox": served.box, "argv": ["sh", "-c", script]})
-    until(lambda: in_guest(served, served.box, "cat /tmp/deaf 2>&1 || true").isdigit(), "it runs")
+    pieces = 3000
+    script = (
+        f"echo $$ >/tmp/deaf-pid; i=0; while [ $i -lt {pieces} ] && head -c 65536 /dev/zero; "
+        "do i=$((i+1)); echo $i >/tmp/.deaf; mv /tmp/.deaf /tmp/deaf; done"
+    )
+    deaf.request("exec", {"sandbox": served.sandbox, "argv": ["sh", "-c", script]})
+
+    def written() -> str:
+        return in_guest(served, served.sandbox, "cat /tmp/deaf 2>&1 || true")
+
+    until(lambda: stands_still(written), "nothing more is written", 120)
     # Answers pile up behind the output as well; few enough that the socket takes the questions.
     for _ in range(30):
         deaf.request("dance", {})
-    time.sleep(2)
-    assert served.ok("exec", served.box, "--", "echo", "fine") == "fine"
-    assert "head -c 200000000" in in_guest(served, served.box, "ps"), "no back-pressure"
+    assert served.ok("exec", served.sandbox, "--", "echo", "fine") == "fine"
+    assert int(written()) < pieces, "no back-pressure"
     assert status_kb(pid, "VmRSS") < before + 8_000
+    lives = "kill -0 $(cat /tmp/deaf-pid) 2>/dev/null && echo lives || echo dead"
+    assert in_guest(served, served.sandbox, lives) == "lives"
     deaf.sock.close()
-    until(lambda: "200000000" not in in_guest(served, served.box, "ps | grep -v grep"), "it dies")
-    assert "heard-all" not in in_guest(served, served.box, "ls /tmp")
+    until(lambda: in_guest(served, served.sandbox, lives) == "dead", "it dies")
+    assert int(written()) < pieces
 
 
 def finish_all(client: Wire, wanted: dict[int, bytes]) -> None:
@@ -407,7 +498,7 @@ def many_execs(home: Home, client: Wire, count: int, tag: str) -> dict[int, byte
     wanted = {}
     for i in range(count):
         text = f"{tag}-{i}"
-        args = {"sandbox": home.box, "argv": ["sh", "-c", f"sleep 1; echo {text}"]}
+        args = {"sandbox": home.sandbox, "argv": ["sh", "-c", f"sleep 1; echo {text}"]}
         wanted[client.request("exec", args)] = text.encode() + b"\n"
     return wanted
 
@@ -427,7 +518,7 @@ def test_200_execs_on_20_connections(served: Home) -> None:
 def test_more_operations_than_allowed(served: Home) -> None:
     """Who looks, or ends something, still gets in."""
     crowd = [wire(served) for _ in range(3)]
-    follow = {"sandbox": served.box, "follow": True}
+    follow = {"sandbox": served.sandbox, "follow": True}
     for client in crowd:
         for _ in range(200):
             client.request("logs", follow)
@@ -439,7 +530,7 @@ def test_more_operations_than_allowed(served: Home) -> None:
         return False
 
     until(full, "it is full")
-    assert served.box in served.ok("ls")
+    assert served.sandbox in served.ok("ls")
     served.ok("info")
     assert "no sandbox nobody" in served.fails("rm", "nobody")
     for client in crowd:

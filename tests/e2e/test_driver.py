@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from home import COLD, TINY, Home
 
-from tools import in_guest, listed, namespace, needs_root, own_data, until
+from tools import in_guest, listed, namespace, own_data, until
 
 MAC = "52:54:00:ab:cd:01"
 THIRD_TIME = (
@@ -68,11 +68,11 @@ class Zoo(Home):
         super().__init__()
         done = self.run("up", self.spec(ZOO), timeout=300)
         assert done.returncode == 0, done.stderr
-        self.box = done.stdout.strip()
+        self.sandbox = done.stdout.strip()
         self.said = done.stderr.splitlines()
 
     def sh(self, vm: str, script: str) -> str:
-        return in_guest(self, self.box, script, "--vm", vm)
+        return in_guest(self, self.sandbox, script, "--vm", vm)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_why_they_did_not_start_warm(zoo: Zoo) -> None:
 
 
 def test_healthcheck_is_tried_until_it_passes(zoo: Zoo) -> None:
-    assert zoo.ok("exec", zoo.box, "--", "cat", "/tmp/n") == "3"
+    assert zoo.ok("exec", zoo.sandbox, "--", "cat", "/tmp/n") == "3"
 
 
 def test_guest_sees_its_processors_and_memory(zoo: Zoo) -> None:
@@ -166,14 +166,14 @@ def test_cloud_init_disk(zoo: Zoo) -> None:
 
 def test_console_log(zoo: Zoo) -> None:
     zoo.sh("third", "echo '<2>moat hears the kernel' > /dev/kmsg; echo and more > /dev/ttyS0")
-    until(lambda: "and more" in zoo.ok("logs", "--vm", "third", zoo.box), "it is logged")
-    assert "moat hears the kernel" in zoo.ok("logs", "--vm", "third", zoo.box)
-    assert "moat hears" not in zoo.ok("logs", "--vm", "second", zoo.box)
+    until(lambda: "and more" in zoo.ok("logs", "--vm", "third", zoo.sandbox), "it is logged")
+    assert "moat hears the kernel" in zoo.ok("logs", "--vm", "third", zoo.sandbox)
+    assert "moat hears" not in zoo.ok("logs", "--vm", "second", zoo.sandbox)
 
 
 def test_screenshot(zoo: Zoo) -> None:
     path = zoo.dir / "screen.png"
-    assert zoo.ok("screenshot", "--vm", "first", zoo.box, str(path)) == str(path)
+    assert zoo.ok("screenshot", "--vm", "first", zoo.sandbox, str(path)) == str(path)
     png = path.read_bytes()
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert png[12:16] == b"IHDR"
@@ -181,15 +181,15 @@ def test_screenshot(zoo: Zoo) -> None:
     assert 320 <= width <= 1920
     assert 200 <= height <= 1200
     assert png[-8:-4] == b"IEND"
-    said = zoo.fails("screenshot", "--vm", "third", zoo.box, str(zoo.dir / "none.png"))
+    said = zoo.fails("screenshot", "--vm", "third", zoo.sandbox, str(zoo.dir / "none.png"))
     assert "`vga: std`" in said
     assert not (zoo.dir / "none.png").exists()
 
 
-@needs_root
+@pytest.mark.needs_root("QEMU changes its user where root starts it")
 def test_qemu_is_nobody_and_alone(zoo: Zoo) -> None:
     daemon = zoo.daemon_pid()
-    pids = zoo.qemu_pids(zoo.box)
+    pids = zoo.qemu_pids(zoo.sandbox)
     assert len(pids) == 3
     for kind in ("pid", "net"):
         seen = {namespace(pid, kind) for pid in (*pids, daemon)}
@@ -203,11 +203,11 @@ def test_qemu_is_nobody_and_alone(zoo: Zoo) -> None:
         assert "eth" not in Path(f"/proc/{pid}/net/dev").read_text()
 
 
-@needs_root
+@pytest.mark.needs_root("QEMU changes its user where root starts it")
 def test_qemu_has_its_own_files_only(zoo: Zoo) -> None:
     mine = [vm["name"] for vm in listed(zoo)[0]["vms"]]
-    boxes = zoo.dir / "state" / "sandboxes"
-    for pid in zoo.qemu_pids(zoo.box):
+    sandboxes = zoo.dir / "state" / "sandboxes"
+    for pid in zoo.qemu_pids(zoo.sandbox):
         name = Path(f"/proc/{pid}/cmdline").read_text().split("-name\0")[1].split("\0")[0]
         links = [os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()]
         paths = [x for x in links if x.startswith("/") and not x.startswith(("/dev/", "/memfd:"))]
@@ -215,8 +215,8 @@ def test_qemu_has_its_own_files_only(zoo: Zoo) -> None:
             assert not [p for p in paths if f"/{other}." in p], f"{name} has a file of {other}"
         assert not [p for p in paths if "journal" in p or "moat.sock" in p or ".log" in p]
         # Nobody, as which it runs, gets no further by name either.
-        assert boxes.stat().st_mode & 0o077 == 0
-        assert boxes.stat().st_uid == 0
+        assert sandboxes.stat().st_mode & 0o077 == 0
+        assert sandboxes.stat().st_uid == 0
 
 
 # ---- disks ----
@@ -250,10 +250,10 @@ class Disks(Home):
         image = json.loads(self.ok("image", "inspect", "tiny-disk", "--json"))
         self.base = Path(image["dir"]) / "disk.qcow2"
         self.before = digest(self.base)
-        self.box = self.ok("up", self.spec(DISKS), timeout=400)
+        self.sandbox = self.ok("up", self.spec(DISKS), timeout=400)
 
     def sh(self, vm: str, script: str, **more: Any) -> str:
-        return in_guest(self, self.box, script, "--vm", vm, **more)
+        return in_guest(self, self.sandbox, script, "--vm", vm, **more)
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +293,7 @@ def test_writes_stay_in_their_vm(disks: Disks) -> None:
 
 def test_writes_outlive_a_reboot(disks: Disks) -> None:
     disks.sh("virtio", "echo still here > /root/kept; sync")
-    exec_in = ["exec", "-u", "root", "--vm", "virtio", disks.box, "--"]
+    exec_in = ["exec", "-u", "root", "--vm", "virtio", disks.sandbox, "--"]
     boot_id = [*exec_in, "cat", "/proc/sys/kernel/random/boot_id"]
     first = disks.ok(*boot_id)
     disks.run(*exec_in, "reboot", "-f")
@@ -306,9 +306,9 @@ def test_the_image_says_that_it_is_windows(home: Home) -> None:
     disk.write_bytes(b"\xaa" * 65536)
     home.ok("image", "import", "--name", "windows", "--os-type", "win11", str(disk))
     guest = {"name": "guest", "source": "windows", "ram_mb": 64, "is_sandbox": False}
-    box = home.up({"vms": [*TINY["vms"], guest]})
+    sandbox = home.up({"vms": [*TINY["vms"], guest]})
     vms = json.loads(home.ok("ls", "--json"))["sandboxes"][0]["vms"]
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     home.ok("image", "rm", "windows")
     assert [vm["user"] for vm in vms] == ["user", "SYSTEM"]
 
@@ -397,12 +397,15 @@ def make_ova(where: Path, content: bytes) -> dict[str, Any]:
     (where / "d.ovf").write_text(OVF)
     argv = ["qemu-img", "convert", "-f", "raw", "-O", "vmdk", "-o", "subformat=streamOptimized"]
     subprocess.run([*argv, where / "d.raw", where / "d.vmdk"], check=True)
-    ova = where / f"{'challenge-' * 7}box.ova"
+    ova = where / f"{'challenge-' * 7}sandbox.ova"
     with tarfile.open(ova, "w", format=tarfile.USTAR_FORMAT) as tar:
         for name in ("d.ovf", "d.vmdk"):
             tar.add(where / name, name)
     vm = {"source": {"ova": str(ova)}, "ram_mb": 64, "vcpus": 1, "is_sandbox": False}
-    return {"vms": [{"name": "main", **COLD["vms"][0]}, {"name": "box", **vm}], "networks": "none"}
+    return {
+        "vms": [{"name": "main", **COLD["vms"][0]}, {"name": "sandbox", **vm}],
+        "networks": "none",
+    }
 
 
 def test_ovas_of_one_name(home: Home) -> None:

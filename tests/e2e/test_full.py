@@ -12,7 +12,7 @@ import pytest
 from home import TINY
 from small import SmallDisk
 
-from tools import Counter, listed, needs_root, until
+from tools import Counter, listed, until
 
 PATIENCE = 300.0
 
@@ -21,19 +21,19 @@ PATIENCE = 300.0
 def running(images: None) -> Iterator[SmallDisk]:
     """A sandbox in which something runs, on a disk with room for a snapshot or two."""
     home = SmallDisk(700)
-    home.box = home.ok("up", home.spec(TINY), timeout=900)  # type: ignore[attr-defined]
-    home.counter = Counter(home, home.box)  # type: ignore[attr-defined]
+    home.sandbox = home.ok("up", home.spec(TINY), timeout=900)  # type: ignore[attr-defined]
+    home.counter = Counter(home, home.sandbox)  # type: ignore[attr-defined]
     yield home
     home.close()
 
 
-def fails_in_the_middle(home: SmallDisk, box: str, *verb: str) -> str:
+def fails_in_the_middle(home: SmallDisk, sandbox: str, *verb: str) -> str:
     """Runs it with a disk that had room when it began and has none when the state is written."""
-    (pid,) = home.qemu_pids(box)
+    (pid,) = home.qemu_pids(sandbox)
     os.kill(pid, signal.SIGSTOP)
     try:
         saving = home.start(*verb, stderr=-1)
-        draft = home.disk / "sandboxes" / box / "snapshots" / ".new"
+        draft = home.disk / "sandboxes" / sandbox / "snapshots" / ".new"
         until(draft.exists, "it has looked for room", PATIENCE)
         home.resize(home.used_kb() + 64)
     finally:
@@ -44,26 +44,30 @@ def fails_in_the_middle(home: SmallDisk, box: str, *verb: str) -> str:
     return said.decode()
 
 
-@needs_root
+@pytest.mark.needs_root("it mounts a small disk")
 def test_the_sandbox_goes_on_without_its_snapshot(running: SmallDisk) -> None:
-    box: str = running.box  # type: ignore[attr-defined]
+    sandbox: str = running.sandbox  # type: ignore[attr-defined]
     counter: Counter = running.counter  # type: ignore[attr-defined]
-    running.ok("snapshot", box, "before")
-    snapshots = running.disk / "sandboxes" / box / "snapshots"
-    for verb in (("snapshot", box, "cut"), ("snapshot", box, "before"), ("fork", "-n", "2", box)):
-        said = fails_in_the_middle(running, box, *verb)
+    running.ok("snapshot", sandbox, "before")
+    snapshots = running.disk / "sandboxes" / sandbox / "snapshots"
+    for verb in (
+        ("snapshot", sandbox, "cut"),
+        ("snapshot", sandbox, "before"),
+        ("fork", "-n", "2", sandbox),
+    ):
+        said = fails_in_the_middle(running, sandbox, *verb)
         assert "the disk is full" in said, said
         assert os.listdir(snapshots) == ["before"]  # the one that there was is whole
         counter.goes_on()
-        assert [s["id"] for s in listed(running)] == [box]
+        assert [s["id"] for s in listed(running)] == [sandbox]
     # With too little room from the beginning nothing stands still at all.
     running.resize(running.used_kb() + 1024)
-    assert "not enough disk" in running.fails("snapshot", box, "cut")
+    assert "not enough disk" in running.fails("snapshot", sandbox, "cut")
     running.resize(700 << 10)
-    running.ok("snapshot", box, "cut")
-    running.ok("restore", box, "before")
+    running.ok("snapshot", sandbox, "cut")
+    running.ok("restore", sandbox, "before")
     counter.goes_on()
-    running.ok("rm", box)
+    running.ok("rm", sandbox)
     running.assert_nothing_left()
 
 
@@ -83,19 +87,19 @@ def cramped(images: None) -> Iterator[SmallDisk]:
     home.close()
 
 
-@needs_root
+@pytest.mark.needs_root("it mounts a small disk")
 def test_no_room_for_a_template(cramped: SmallDisk) -> None:
-    box = cramped.ok("up", cramped.spec(TINY), timeout=900)
+    sandbox = cramped.ok("up", cramped.spec(TINY), timeout=900)
     ((vm,),) = [s["vms"] for s in listed(cramped)]
     assert vm["start"] == "cold"
     assert "No space left" in vm["cold_reason"] or "full" in vm["cold_reason"]
-    assert cramped.ok("exec", box, "--", "echo", "fine") == "fine"
+    assert cramped.ok("exec", sandbox, "--", "echo", "fine") == "fine"
     templates = cramped.disk / "templates"
     assert [p for p in os.listdir(templates) if p != "busy"] == []
     # When there is room the next one is made.
     cramped.resize(1 << 20)
     second = cramped.ok("up", cramped.spec(TINY), timeout=900)
     states = {s["id"]: s["vms"][0]["start"] for s in listed(cramped)}
-    assert states == {box: "cold", second: "warm"}
-    cramped.ok("rm", box, second)
+    assert states == {sandbox: "cold", second: "warm"}
+    cramped.ok("rm", sandbox, second)
     cramped.assert_nothing_left()

@@ -95,9 +95,9 @@ def test_sigterm_removes_everything(home: Home) -> None:
 
 
 def test_end_with_sandboxes_and_the_daemon_after_it(home: Home) -> None:
-    box = home.up()
+    sandbox = home.up()
     assert "1 sandbox" in home.fails("serve", "--stop")
-    assert home.ok("exec", box, "--", "echo", "alive") == "alive"
+    assert home.ok("exec", sandbox, "--", "echo", "alive") == "alive"
     last = home.daemon_pid()
     os.kill(last, signal.SIGTERM)
     assert listed(home) == []  # at once, while the last one is still removing its sandbox
@@ -107,10 +107,29 @@ def test_end_with_sandboxes_and_the_daemon_after_it(home: Home) -> None:
     assert not home.processes()
 
 
+def test_a_command_says_that_the_daemon_was_stopped(home: Home) -> None:
+    command = ("sh", "-c", "echo up; exec sleep 1000")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = home.start("exec", home.up(), "--", *command, **pipes)
+    assert running.stdout
+    assert running.stdout.readline() == b"up\n"
+    home.ok("serve", "--stop", "--force")
+    _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (125, b"moat: the daemon was stopped\n")
+    home.assert_nothing_left()
+
+
 def test_idle_daemon_leaves(home: Home) -> None:
     (home.dir / "config.yaml").write_text("idle_exit: 4\n")
     client = wire(home)
-    time.sleep(6.5)
+    # Another daemon, without a client, starts later, is more patient, and leaves all the same.
+    other = Home("idle_exit: 6\n")
+    try:
+        other.ok("ls")
+        until(lambda: not other.processes(), "the other daemon leaves", 60)
+        assert "idle: leaving" in log_of(other)
+    finally:
+        other.close()
     assert client.final(client.request("ls", {}))["type"] == "result", "a client keeps it"
     client.sock.close()
     until(lambda: not home.processes(), "it leaves", 60)
@@ -119,14 +138,14 @@ def test_idle_daemon_leaves(home: Home) -> None:
 
 
 def test_gc_says_what_it_removed(home: Home) -> None:
-    box = home.up()
+    sandbox = home.up()
     # Guards let no QEMU outlive the daemon, so this stands in for one: it carries the stamp.
     survivor = [
         sys.executable,
         "-c",
         "import time; time.sleep(600)",
         "-name",
-        f"moat-{box}/default",
+        f"moat-{sandbox}/default",
     ]
     with subprocess.Popen(survivor) as left_behind:
         try:
@@ -135,25 +154,25 @@ def test_gc_says_what_it_removed(home: Home) -> None:
             assert left_behind.wait(60) == -signal.SIGKILL
         finally:
             left_behind.kill()
-    assert f"removed processes of sandbox {box}" in said.splitlines()
-    assert f"state/sandboxes/{box}" in said
+    assert f"removed processes of sandbox {sandbox}" in said.splitlines()
+    assert f"state/sandboxes/{sandbox}" in said
     home.assert_nothing_left()
-    assert box not in home.ok("gc"), "it is told once"
+    assert sandbox not in home.ok("gc"), "it is told once"
 
 
 def test_gc_removes_the_rest_when_something_will_not_go(home: Home) -> None:
-    box = home.up()
+    sandbox = home.up()
     home.kill_daemon()
     journal = home.dir / "state" / "journal.db"
-    riddle = (box, "qemu", "riddle", "of the sphinx", "done")
+    riddle = (sandbox, "qemu", "riddle", "of the sphinx", "done")
     with contextlib.closing(sqlite3.connect(journal)) as db, db:
         db.execute(
             "INSERT INTO thing(sandbox, driver, kind, ref, state) VALUES (?, ?, ?, ?, ?)", riddle
         )
     done = home.run("gc")
     assert done.returncode == 1
-    assert f"state/sandboxes/{box}" in done.stdout
-    why = f"riddle of sandbox {box}: of the sphinx: the qemu driver knows no"
+    assert f"state/sandboxes/{sandbox}" in done.stdout
+    why = f"riddle of sandbox {sandbox}: of the sphinx: the qemu driver knows no"
     assert f"moat: not removed: {why}" in done.stderr
     again = home.run("gc", "--json")
     assert again.returncode == 1, "it stays in the journal"

@@ -17,7 +17,7 @@ import pytest
 from home import COLD, Home
 from small import SmallDisk
 
-from tools import in_guest, listed, needs_root, status_kb, wire
+from tools import in_guest, listed, status_kb, wire
 
 GIB = 1 << 30
 AGENT_PORT = "/dev/virtio-ports/org.qemu.guest_agent.0"
@@ -35,7 +35,7 @@ def memory(home: Home) -> dict[str, int]:
 
 
 def refusal(home: Home, victim: str) -> str:
-    """What a command is told when the way in is gone, for which a slow guest may take its time."""
+    """The error of a command when the link into the guest is lost."""
     for _ in range(300):
         if home.run("exec", victim, "--", "true", timeout=180).returncode != 0:
             return home.fails("exec", victim, "--", "true", timeout=180)
@@ -47,7 +47,7 @@ def test_agents_that_talk_rubbish_or_not_at_all(template: None) -> None:
     home = Home("idle_exit: 0\nboot_timeout: 25\n")
     megabytes = {
         "yes rubbish": 10,
-        "cat /dev/zero": 100,  # without an end of line
+        "cat /dev/zero": 100,  # it has no newline
         "cat /dev/urandom": 10,
         "yes '{\"return\":{}}'": 10,
         "true": 0,
@@ -99,7 +99,7 @@ def test_second_sandbox_waits_for_the_first(home: Home) -> None:
     first = home.up(spec)
     assert memory(home)["committed_mb"] >= free // 2
     assert "not enough memory" in home.fails("up", home.spec(spec), "--no-wait")
-    # No copy of it either: it goes on, and nothing is left of what was saved for that.
+    # It cannot be forked either: it runs on, and nothing that was saved for the fork is left.
     assert "not enough memory" in home.fails("fork", first, "--no-wait", timeout=600)
     assert home.ok("exec", first, "--", "echo", "fine") == "fine"
     assert os.listdir(home.dir / "state" / "sandboxes" / first / "snapshots") == []
@@ -111,7 +111,7 @@ def test_second_sandbox_waits_for_the_first(home: Home) -> None:
     news = client.answers(waiting)
     assert "memory" in next(news)[0]["text"]
     assert [s["id"] for s in listed(home)] == [first]
-    # One who waits may give up, or be late.
+    # A client that waits may give up, or reach its timeout.
     late = wire(home)
     assert late.final(late.request("up", {"spec": spec}, timeout=0.5))["error"]["kind"] == "timeout"
 
@@ -133,7 +133,7 @@ def small(images: None) -> Iterator[SmallDisk]:
     home.close()
 
 
-@needs_root
+@pytest.mark.needs_root("it mounts a small disk")
 def test_up_on_a_full_disk(small: SmallDisk) -> None:
     small.ok("ls")
     small.fill()
@@ -143,29 +143,29 @@ def test_up_on_a_full_disk(small: SmallDisk) -> None:
     assert listed(small) == []
     small.unfill()
     small.assert_nothing_left()
-    # The daemon is as good as before.
+    # The daemon still works.
     client = wire(small)
     wanted = client.request("up", {"spec": COLD})
     assert next(n for n, _ in client.answers(wanted) if "starting" in n.get("text", ""))
 
 
-@needs_root
+@pytest.mark.needs_root("it mounts a small disk")
 def test_rm_on_a_full_disk(small: SmallDisk) -> None:
-    box = small.up()
+    sandbox = small.up()
     small.fill()
-    assert small.ok("exec", box, "--", "echo", "fine") == "fine"
-    done = small.run("rm", box)
+    assert small.ok("exec", sandbox, "--", "echo", "fine") == "fine"
+    done = small.run("rm", sandbox)
     # The journal may have no room to forget it, but what costs anything is gone.
     assert done.returncode == 0 or "full" in done.stderr
     assert listed(small) == []
     assert small.qemu_pids() == []
-    assert not (small.disk / "sandboxes" / box).exists()
+    assert not (small.disk / "sandboxes" / sandbox).exists()
     small.unfill()
     small.ok("gc")
     small.assert_nothing_left()
 
 
-@needs_root
+@pytest.mark.needs_root("it mounts a small disk")
 def test_start_on_a_full_disk(small: SmallDisk) -> None:
     small.fill()
     said = small.fails("ls")
@@ -174,27 +174,27 @@ def test_start_on_a_full_disk(small: SmallDisk) -> None:
     small.ok("ls")
 
 
-@needs_root
+@pytest.mark.needs_root("it mounts a small disk")
 def test_guest_that_fills_the_hosts_disk(small: SmallDisk) -> None:
     small.ok("image", "build", "tiny-disk", timeout=1800)
     spec = {**tiny(192), "networks": "none"}
     spec["vms"][0]["source"] = "tiny-disk"
-    box = small.up(spec)
+    sandbox = small.up(spec)
     small.fill()
     script = "dd if=/dev/urandom of=/root/big bs=1M count=20; sync"
-    said = small.fails("exec", "-u", "root", box, "--", "sh", "-c", script, timeout=120)
+    said = small.fails("exec", "-u", "root", sandbox, "--", "sh", "-c", script, timeout=120)
     assert "disk is full" in said
     vm = listed(small)[0]["vms"][0]
     assert vm["state"] == "dead"
     assert "disk is full" in vm["error"]
-    assert small.qemu_pids(box) == [], "what is dead has given everything back"
-    assert "disk is full" in small.fails("exec", box, "--", "true")
+    assert small.qemu_pids(sandbox) == [], "what is dead has given everything back"
+    assert "disk is full" in small.fails("exec", sandbox, "--", "true")
     # As when the kernel takes its time over what QEMU had open.
-    files = [path for path in (small.disk / "sandboxes" / box).rglob("*") if path.is_file()]
+    files = [path for path in (small.disk / "sandboxes" / sandbox).rglob("*") if path.is_file()]
     held = [path.open("rb") for path in files]
     late = threading.Timer(0.3, lambda: [file.close() for file in held])
     late.start()
-    small.ok("rm", box)
+    small.ok("rm", sandbox)
     late.join()
     small.assert_nothing_left()
 
@@ -205,9 +205,9 @@ def test_guest_that_fills_the_hosts_disk(small: SmallDisk) -> None:
 class Streams(Home):
     def __init__(self) -> None:
         super().__init__()
-        self.box = self.up(tiny(256))
-        in_guest(self, self.box, f"truncate -s {GIB} /tmp/big && chmod 644 /tmp/big")
-        self.ok("exec", self.box, "--", "true")
+        self.sandbox = self.up(tiny(256))
+        in_guest(self, self.sandbox, f"truncate -s {GIB} /tmp/big && chmod 644 /tmp/big")
+        self.ok("exec", self.sandbox, "--", "true")
         self.pid = self.daemon_pid()
         self.before = status_kb(self.pid, "VmHWM")
 
@@ -231,7 +231,7 @@ def count_bytes(pipe: Any) -> int:
 
 
 def test_gibibyte_out(streams: Streams) -> None:
-    client = streams.start("cp", f"{streams.box}:/tmp/big", "-", stdout=subprocess.PIPE)
+    client = streams.start("cp", f"{streams.sandbox}:/tmp/big", "-", stdout=subprocess.PIPE)
     assert count_bytes(client.stdout) == GIB
     assert client.wait(60) == 0
     assert status_kb(streams.qemu_pids()[0], "VmHWM") < 600_000
@@ -242,25 +242,25 @@ def test_gibibyte_in(streams: Streams) -> None:
     big = streams.dir / "big"
     with big.open("wb") as file:
         file.truncate(GIB)
-    streams.ok("cp", "-u", "root", str(big), f"{streams.box}:/dev/null", timeout=300)
-    in_guest(streams, streams.box, "chmod 666 /dev/null")
+    streams.ok("cp", "-u", "root", str(big), f"{streams.sandbox}:/dev/null", timeout=300)
+    in_guest(streams, streams.sandbox, "chmod 666 /dev/null")
     streams.assert_small()
 
 
 def test_stream_in_arrives_whole(streams: Streams) -> None:
     data = os.urandom(1 << 20) * 20
-    client = streams.start("cp", "-", f"{streams.box}:/tmp/stream", stdin=subprocess.PIPE)
+    client = streams.start("cp", "-", f"{streams.sandbox}:/tmp/stream", stdin=subprocess.PIPE)
     client.communicate(data, timeout=120)
     assert client.returncode == 0
     back = Path(streams.dir / "back")
-    streams.ok("cp", f"{streams.box}:/tmp/stream", str(back))
+    streams.ok("cp", f"{streams.sandbox}:/tmp/stream", str(back))
     assert back.read_bytes() == data
-    in_guest(streams, streams.box, "rm /tmp/stream")
+    in_guest(streams, streams.sandbox, "rm /tmp/stream")
     streams.assert_small()
 
 
 def test_long_output_is_streamed(streams: Streams) -> None:
-    argv = ["exec", streams.box, "--", "dd", "if=/tmp/big", "bs=1M", "count=256"]
+    argv = ["exec", streams.sandbox, "--", "dd", "if=/tmp/big", "bs=1M", "count=256"]
     client = streams.start(*argv, stdout=subprocess.PIPE)
     assert count_bytes(client.stdout) == GIB // 4
     assert client.wait(60) == 0
@@ -270,7 +270,7 @@ def test_long_output_is_streamed(streams: Streams) -> None:
 def test_capture_keeps_the_tail(streams: Streams) -> None:
     client = wire(streams)
     script = "dd if=/dev/zero bs=1000000 count=50 2>/dev/null; echo the end; echo short >&2"
-    args = {"sandbox": streams.box, "argv": ["sh", "-c", script]}
+    args = {"sandbox": streams.sandbox, "argv": ["sh", "-c", script]}
     wanted = client.request("exec", {**args, "capture": True, "output_max": 100_000})
     output: dict[str, bytes] = {"stdout": b"", "stderr": b""}
     for message, blob in client.answers(wanted):
@@ -286,5 +286,5 @@ def test_capture_keeps_the_tail(streams: Streams) -> None:
 
 def test_file_larger_than_the_limit(streams: Streams) -> None:
     client = wire(streams)
-    args = {"sandbox": streams.box, "path": "/tmp/big", "max": 1000}
+    args = {"sandbox": streams.sandbox, "path": "/tmp/big", "max": 1000}
     assert client.final(client.request("read", args))["error"]["kind"] == "limit"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import time
+import signal
 from collections.abc import Iterator
 
 from home import TINY, Home, kill
 
-from tools import until, wire
+from tools import listed, log_of, until, wire
 
 
 @contextlib.contextmanager
@@ -25,37 +25,52 @@ def no_more_files(pid: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
+def await_shortage(home: Home, what: str) -> None:
+    """Waits until the daemon has failed to do that for want of files, and has logged it."""
+    until(
+        lambda: any(
+            what in line and "Too many open files" in line for line in log_of(home).splitlines()
+        ),
+        f"{what}: Too many open files",
+        90,
+    )
+
+
 def test_a_request_is_refused_and_its_connection_goes_on(home: Home) -> None:
     client = wire(home)
-    box = client.final(client.request("up", {"spec": TINY}))["result"]
+    sandbox = client.final(client.request("up", {"spec": TINY}))["result"]
     with no_more_files(home.daemon_pid()):
         refused = client.final(client.request("ls", {}))
     assert "Too many open files" in refused["error"]["message"]
     # The sandbox is the connection's: it would have gone with it.
     told = client.final(client.request("ls", {}))["result"]["sandboxes"]
-    assert [sandbox["id"] for sandbox in told] == [box["sandbox"]]
+    assert [one["id"] for one in told] == [sandbox["sandbox"]]
 
 
 def test_a_vm_goes_on_after_a_snapshot_that_failed(home: Home) -> None:
-    box = home.up()
+    sandbox = home.up()
     client = wire(home)
     pid = home.daemon_pid()
-    saving = client.answers(client.request("snapshot", {"sandbox": box, "name": "one"}))
-    assert "saving" in next(saving)[0]["text"]
+    (qemu,) = home.qemu_pids(sandbox)
+    # A QEMU that stands still keeps the daemon waiting in the middle of the snapshot.
+    os.kill(qemu, signal.SIGSTOP)
+    saving = client.request("snapshot", {"sandbox": sandbox, "name": "one"})
+    draft = home.dir / "state" / "sandboxes" / sandbox / "snapshots" / ".new"
+    until(draft.exists, "the snapshot begins")
     with no_more_files(pid):
-        time.sleep(2)  # one attempt to let the VM go on fails meanwhile
-    assert "Too many open files" in list(saving)[-1][0]["error"]["message"]
-    assert home.ok("exec", box, "--", "echo", "fine", timeout=60) == "fine"
-    home.ok("snapshot", box, "two")
+        os.kill(qemu, signal.SIGCONT)
+        await_shortage(home, f"{sandbox}/default: cont")
+    assert "Too many open files" in client.final(saving)["error"]["message"]
+    assert home.ok("exec", sandbox, "--", "echo", "fine", timeout=60) == "fine"
+    home.ok("snapshot", sandbox, "two")
 
 
 def test_a_sandbox_is_removed_when_there_are_files_again(home: Home) -> None:
     client = wire(home)
-    client.final(client.request("up", {"spec": TINY}))
+    sandbox = client.final(client.request("up", {"spec": TINY}))["result"]["sandbox"]
     with no_more_files(home.daemon_pid()):
         client.sock.close()
-        until(lambda: not home.qemu_pids(), "its VM ends")
-        time.sleep(0.3)
+        await_shortage(home, f"sandbox {sandbox} cannot be removed yet")
     home.assert_nothing_left()
 
 
@@ -68,6 +83,11 @@ def test_standby_goes_on(home: Home) -> None:
     pid = home.daemon_pid()
     with no_more_files(pid):
         kill(*home.qemu_pids())
-        time.sleep(6)  # it looks every two seconds, and removing takes two more
+        # The shortage is so long that the daemon leaves the rest of the dead sandbox to gc.
+        await_shortage(home, "cannot remove what was in standby")
+        await_shortage(home, "cannot make a sandbox for standby")
     while next(ready)["done"] == 0:
         pass
+    home.ok("gc")
+    left = os.listdir(home.dir / "state" / "sandboxes")
+    assert left == [sandbox["id"] for sandbox in listed(home)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -50,23 +51,23 @@ START_CLIENT = (
 class Pair(Home):
     def __init__(self) -> None:
         super().__init__()
-        self.box = self.ok("up", self.spec(PAIR), timeout=900)
+        self.sandbox = self.ok("up", self.spec(PAIR), timeout=900)
         self.bob = self.address("bob")
         self.sh("bob", START_SERVER)
         until(lambda: ":1B58 " in self.sh("bob", "cat /proc/net/tcp*"), "bob listens at port 7000")
         self.sh("alice", START_CLIENT.format(self.bob))
         until(lambda: self.count() > 3, "bob answers alice")
 
-    def sh(self, vm: str, script: str, box: str = "") -> str:
-        return in_guest(self, box or self.box, script, "--vm", vm)
+    def sh(self, vm: str, script: str, sandbox: str = "") -> str:
+        return in_guest(self, sandbox or self.sandbox, script, "--vm", vm)
 
-    def address(self, vm: str, box: str = "") -> str:
+    def address(self, vm: str, sandbox: str = "") -> str:
         show = "ip -4 -o addr show eth0"
-        until(lambda: "inet " in self.sh(vm, show, box), "an address")
-        return self.sh(vm, show, box).split("inet ")[1].split("/")[0]
+        until(lambda: "inet " in self.sh(vm, show, sandbox), "an address")
+        return self.sh(vm, show, sandbox).split("inet ")[1].split("/")[0]
 
-    def count(self, box: str = "") -> int:
-        return int(self.sh("alice", "cat /tmp/n 2>/dev/null || echo 0", box))
+    def count(self, sandbox: str = "") -> int:
+        return int(self.sh("alice", "cat /tmp/n 2>/dev/null || echo 0", sandbox))
 
 
 @pytest.fixture(scope="module")
@@ -77,19 +78,19 @@ def pair(images: None) -> Iterator[Pair]:
 
 
 def names(home: Pair) -> list[str]:
-    listed = json.loads(home.ok("snapshots", home.box, "--json"))["snapshots"]
+    listed = json.loads(home.ok("snapshots", home.sandbox, "--json"))["snapshots"]
     return [s["name"] for s in sorted(listed, key=lambda s: s["created_us"])]
 
 
 def test_connections_and_programs_survive(pair: Pair) -> None:
     pair.sh("bob", "echo before >/home/user/file")
-    pair.ok("snapshot", pair.box, "one")
+    pair.ok("snapshot", pair.sandbox, "one")
     at_snapshot = pair.count()
     until(lambda: pair.count() > at_snapshot + 3, "it goes on after the snapshot")
     later = pair.count()
     pair.sh("bob", "echo after >/home/user/file")
     pair.sh("alice", "echo gone >/tmp/gone")
-    pair.ok("restore", pair.box, "one")
+    pair.ok("restore", pair.sandbox, "one")
     back = pair.count()
     assert back <= later
     assert pair.sh("bob", "cat /home/user/file") == "before"
@@ -100,40 +101,40 @@ def test_connections_and_programs_survive(pair: Pair) -> None:
 
 
 def test_randomness_does_not_repeat(pair: Pair) -> None:
-    pair.ok("snapshot", pair.box, "dice")
+    pair.ok("snapshot", pair.sandbox, "dice")
     seen = set()
     for _ in range(2):
-        pair.ok("restore", pair.box, "dice")
+        pair.ok("restore", pair.sandbox, "dice")
         seen.add(pair.sh("alice", "head -c 16 /dev/urandom | od -An -tx1"))
     assert len(seen) == 2
-    pair.ok("snapshot", "--remove", pair.box, "dice")
+    pair.ok("snapshot", "--remove", pair.sandbox, "dice")
 
 
 def test_names_nest_and_are_listed(pair: Pair) -> None:
     pair.sh("alice", "echo 2 >/tmp/level")
-    pair.ok("snapshot", pair.box, "two")
+    pair.ok("snapshot", pair.sandbox, "two")
     pair.sh("alice", "echo 3 >/tmp/level")
     assert names(pair) == ["one", "two"]
-    pair.ok("restore", pair.box, "one")
+    pair.ok("restore", pair.sandbox, "one")
     assert "No such file" in pair.sh("alice", "cat /tmp/level 2>&1 || true")
-    pair.ok("restore", pair.box, "two")
+    pair.ok("restore", pair.sandbox, "two")
     assert pair.sh("alice", "cat /tmp/level") == "2"
-    assert "no snapshot three" in pair.fails("restore", pair.box, "three")
-    assert "no snapshot three" in pair.fails("snapshot", "--remove", pair.box, "three")
+    assert "no snapshot three" in pair.fails("restore", pair.sandbox, "three")
+    assert "no snapshot three" in pair.fails("snapshot", "--remove", pair.sandbox, "three")
     precious = pair.dir / "precious"
     precious.mkdir()
     for bad in ("../../../../precious", "..", "a/b", ".hidden", "", "x" * 65, "-x y"):
         for verb in (["snapshot"], ["restore"], ["snapshot", "--remove"]):
-            assert "name" in pair.fails(*verb, "--", pair.box, bad)
+            assert "name" in pair.fails(*verb, "--", pair.sandbox, bad)
     assert precious.exists()
-    pair.ok("snapshot", "--remove", pair.box, "two")
+    pair.ok("snapshot", "--remove", pair.sandbox, "two")
     assert names(pair) == ["one"]
 
 
 def test_a_command_that_runs_is_told(pair: Pair) -> None:
-    running = pair.start("exec", pair.box, "--", "sleep", "600", stderr=-1)
+    running = pair.start("exec", pair.sandbox, "--", "sleep", "600", stderr=-1)
     until(lambda: "sleep 600" in pair.sh("alice", "ps"), "it runs")
-    pair.ok("restore", pair.box, "one")
+    pair.ok("restore", pair.sandbox, "one")
     said = running.communicate(timeout=60)[1].decode()
     assert running.returncode != 0
     assert "went back to a snapshot" in said
@@ -141,20 +142,20 @@ def test_a_command_that_runs_is_told(pair: Pair) -> None:
 
 
 def test_fork_into_three(pair: Pair) -> None:
-    copies = pair.ok("fork", "-n", "3", pair.box, timeout=300).split()
+    copies = pair.ok("fork", "-n", "3", pair.sandbox, timeout=300).split()
     try:
         assert len(set(copies)) == 3
-        everyone = [pair.box, *copies]
+        everyone = [pair.sandbox, *copies]
         for copy in copies:
             assert pair.address("bob", copy) == pair.bob
-        before = [pair.count(box) for box in everyone]
+        before = [pair.count(sandbox) for sandbox in everyone]
         until(
             lambda: all(pair.count(b) > n + 2 for b, n in zip(everyone, before, strict=True)),
             "all four go on counting",
             300,
         )
-        for i, box in enumerate(everyone):
-            pair.sh("alice", f"echo {i} >/tmp/who", box)
+        for i, sandbox in enumerate(everyone):
+            pair.sh("alice", f"echo {i} >/tmp/who", sandbox)
         assert [pair.sh("alice", "cat /tmp/who", b) for b in everyone] == ["0", "1", "2", "3"]
         dice = {pair.sh("bob", "cat /proc/sys/kernel/random/uuid", b) for b in everyone}
         assert len(dice) == 4
@@ -165,38 +166,40 @@ def test_fork_into_three(pair: Pair) -> None:
 
 
 def test_the_rest_of_a_snapshot_is_no_obstacle(pair: Pair) -> None:
-    where = pair.dir / "state" / "sandboxes" / pair.box / "snapshots"
+    where = pair.dir / "state" / "sandboxes" / pair.sandbox / "snapshots"
     draft = where / ".new"
     draft.mkdir()
     (draft / "x").mkdir()
-    pair.ok("snapshot", pair.box, "again")
+    pair.ok("snapshot", pair.sandbox, "again")
     assert sorted(os.listdir(where)) == ["again", "one"]
-    assert "not between" in pair.fails("fork", "-n", "0", pair.box)
+    assert "not between" in pair.fails("fork", "-n", "0", pair.sandbox)
 
 
 def test_a_sandbox_that_could_not_go_back_says_so(home: Home) -> None:
     vm = {"source": "tiny", "ram_mb": 192, "vcpus": 1, "vga": "std"}
-    box = home.up({"vms": [vm]})
-    home.ok("snapshot", box, "broken")
-    where = home.dir / "state" / "sandboxes" / box / "snapshots" / "broken"
+    sandbox = home.up({"vms": [vm]})
+    home.ok("snapshot", sandbox, "broken")
+    where = home.dir / "state" / "sandboxes" / sandbox / "snapshots" / "broken"
     os.truncate(where / "default.state", 1000)
     why = "going back to snapshot broken failed"
-    assert home.fails("restore", box, "broken")
+    assert home.fails("restore", sandbox, "broken")
     pid = home.daemon_pid()
-    assert why in home.fails("exec", box, "true")
-    assert why in home.fails("screenshot", box, str(home.dir / "shot.png"))
-    assert why in home.fails("snapshot", box, "another")
-    assert why in home.fails("fork", box)
+    assert why in home.fails("exec", sandbox, "true")
+    assert why in home.fails("screenshot", sandbox, str(home.dir / "shot.png"))
+    assert why in home.fails("snapshot", sandbox, "another")
+    assert why in home.fails("fork", sandbox)
     assert home.daemon_pid() == pid
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     home.assert_nothing_left()
 
 
 def test_nothing_is_left_after_a_kill(pair: Pair) -> None:
-    saving = pair.start("snapshot", pair.box, "cut")
-    time.sleep(0.2)
+    saving = pair.start("snapshot", pair.sandbox, "cut", stderr=subprocess.PIPE)
+    assert saving.stderr
+    assert b"saving" in saving.stderr.readline()
     pair.kill_daemon()
-    saving.wait(timeout=60)
+    saving.communicate(timeout=60)
+    assert saving.returncode != 0
     until(lambda: not pair.qemu_pids(), "the VMs end with the daemon")
     pair.ok("gc")
     pair.assert_nothing_left()

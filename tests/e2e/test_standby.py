@@ -1,4 +1,4 @@
-"""Standby: sandboxes that wait for whoever comes next."""
+"""Standby: sandboxes that are made ahead, for the next `up` of the same spec."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def lively(images: None) -> Iterator[Home]:
 def test_the_next_up_takes_one_and_another_takes_its_place(lively: Home) -> None:
     keeper = Keeper(lively, 2)
     before = keeper.ready()
-    for id in before:  # nobody was in it before its first user
+    for id in before:  # unused before it was taken
         assert "in standby" in lively.fails("exec", id, "--", "true")
         assert "in standby" in lively.fails("detach", id)
         assert "in standby" in lively.fails("snapshot", id, "s")
     other = {"vms": [{**TINY["vms"][0], "name": "other"}]}
     made = lively.up(other)
-    assert made not in before  # another spec is another sandbox
-    # The same in other words: what is left out has its default.
+    assert made not in before  # a different spec gets a new sandbox
+    # The same spec, written differently: members that are left out have their defaults.
     same = {"driver": "qemu", "vms": [{**TINY["vms"][0], "source": {"image": "tiny"}}]}
     taken = lively.up(same, "--label", "who=first")
     assert taken in before
@@ -87,7 +87,7 @@ def test_the_next_up_takes_one_and_another_takes_its_place(lively: Home) -> None
     assert lively.up() != victim
     until(lambda: victim not in [s["id"] for s in listed(lively)], "the dead one stays")
     keeper.ready()
-    # Its end is the end of those that wait, and of no others.
+    # Its end removes those in standby, and no others.
     assert keeper.end() == 0
     until(lambda: not waiting(lively), "some stay in standby")
     assert taken in [s["id"] for s in listed(lively)]
@@ -160,7 +160,7 @@ def test_standby_gives_its_memory_to_those_who_wait(home: Home) -> None:
     # Three quarters may be used: one half fits, two do not, whatever others do meanwhile.
     config = f"idle_exit: 0\nmemory_keep_mb: {free // 4}\n"
     (home.dir / "config.yaml").write_text(config)
-    # It is not waited for: nobody looks into it.
+    # `up` does not wait for this VM: it is no sandbox VM and has no healthcheck.
     large = {"name": "large", "source": "tiny", "ram_mb": free // 2, "is_sandbox": False}
     spare = {"vms": [TINY["vms"][0], large]}
     wanted = {"vms": [TINY["vms"][0], {**large, "name": "wanted"}]}
@@ -175,6 +175,6 @@ def test_standby_gives_its_memory_to_those_who_wait(home: Home) -> None:
 
 
 def test_no_thread_is_left(lively: Home) -> None:
-    """The requests of clients that went are over: the daemon is as it was."""
+    """The requests of clients that have gone have ended: none of their threads is left."""
     pid = lively.daemon_pid()
     until(lambda: len(os.listdir(f"/proc/{pid}/task")) <= 4, "threads stay")

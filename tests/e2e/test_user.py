@@ -1,4 +1,4 @@
-"""Started by an ordinary user, moat does the same, with a user namespace for a wall."""
+"""moat started by an ordinary user works as for root, with a user namespace around VMs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from home import COLD, Home, kill
 
-from tools import STRANGER, daemons, listed, namespace, needs_root, until
+from tools import STRANGER, daemons, listed, namespace, until
 
-pytestmark = needs_root
+pytestmark = pytest.mark.needs_root("it runs moat as another user")
 
 
 class StrangersHome(Home):
@@ -54,7 +54,7 @@ def user(images: None) -> Iterator[StrangersHome]:
     image = Path(json.loads(root.ok("image", "inspect", "tiny", "--json"))["dir"])
     root.close()
     home = StrangersHome(image)
-    home.box = home.up()  # type: ignore[attr-defined]
+    home.sandbox = home.up()  # type: ignore[attr-defined]
     yield home
     home.close()
 
@@ -78,7 +78,7 @@ def test_qemu_is_in_namespaces_of_its_own(user: StrangersHome) -> None:
     uid_map = Path(f"/proc/{qemu}/uid_map").read_text().split()
     assert uid_map == [str(STRANGER), str(STRANGER), "1"], "nobody else is in there"
     assert "CapEff:\t0000000000000000\n" in status(qemu)
-    # Somebody uses it: if memory runs out, others go first.
+    # A VM in use: if memory runs out, the kernel kills others first.
     own = int(Path(f"/proc/{daemon}/oom_score_adj").read_text())
     assert own < int(Path(f"/proc/{qemu}/oom_score_adj").read_text()) < 1000
     assert "NSpid:\t" in status(qemu)
@@ -86,20 +86,20 @@ def test_qemu_is_in_namespaces_of_its_own(user: StrangersHome) -> None:
 
 
 def test_commands_and_files(user: StrangersHome) -> None:
-    assert user.ok("exec", user.box, "--", "id", "-un") == "user"
-    assert user.ok("exec", "-u", "root", user.box, "--", "id", "-u") == "0"
+    assert user.ok("exec", user.sandbox, "--", "id", "-un") == "user"
+    assert user.ok("exec", "-u", "root", user.sandbox, "--", "id", "-u") == "0"
     source, back = user.dir / "source", user.dir / "back"
     source.write_bytes(os.urandom(3_000_000))
     source.chmod(0o644)
-    user.ok("cp", str(source), f"{user.box}:/tmp/copy")
-    user.ok("cp", f"{user.box}:/tmp/copy", str(back))
+    user.ok("cp", str(source), f"{user.sandbox}:/tmp/copy")
+    user.ok("cp", f"{user.sandbox}:/tmp/copy", str(back))
     assert back.read_bytes() == source.read_bytes()
     assert back.stat().st_uid == STRANGER
 
 
 def test_roots_client_does_not_trust_it(user: StrangersHome) -> None:
     done = subprocess.run(
-        [user.binary, "exec", user.box, "--", "echo", "hello"],
+        [user.binary, "exec", user.sandbox, "--", "echo", "hello"],
         env=user.env,
         capture_output=True,
         text=True,

@@ -58,8 +58,8 @@ say clock "$(date +%s)"
 """
 
 
-def identity(home: Home, box: str, vm: str) -> dict[str, str]:
-    said = home.ok("exec", "--vm", vm, box, "--", "sh", "-c", IDENTITY)
+def identity(home: Home, sandbox: str, vm: str) -> dict[str, str]:
+    said = home.ok("exec", "--vm", vm, sandbox, "--", "sh", "-c", IDENTITY)
     return dict(line.split("=", 1) for line in said.splitlines())
 
 
@@ -81,12 +81,14 @@ def test_eight_clones_are_eight_machines(
     machines = [{**kind, "name": name} for name in names]
     spec = {"vms": machines, "networks": {"vnets": [subnet("lan")]}}
     warm.ok("image", "build", source, timeout=1800)
-    box = warm.ok("up", warm.spec(spec), timeout=1800)
+    sandbox = warm.ok("up", warm.spec(spec), timeout=1800)
     seen: dict[str, list[str]] = {}
-    for vm in vms(warm, box):
+    for vm in vms(warm, sandbox):
         assert vm["start"] == "warm", vm
-        until(lambda vm=vm: identity(warm, box, vm["name"])["address"], "it has an address", 300)
-        found = identity(warm, box, vm["name"])
+        until(
+            lambda vm=vm: identity(warm, sandbox, vm["name"])["address"], "it has an address", 300
+        )
+        found = identity(warm, sandbox, vm["name"])
         assert found["hostname"] == vm["name"]
         assert abs(int(found.pop("clock")) - time.time()) < 30
         for item, value in found.items():
@@ -100,15 +102,17 @@ def test_eight_clones_are_eight_machines(
 
     # What one writes, to memory or to its disk, the others do not have.
     write = "echo mine >/tmp/mark; echo mine >~/m; sync"
-    warm.ok("exec", "--vm", names[0], box, "--", "sh", "-c", write)
+    warm.ok("exec", "--vm", names[0], sandbox, "--", "sh", "-c", write)
     for name in names[1:]:
-        done = warm.run("exec", "--vm", name, box, "--", "sh", "-c", "cat /tmp/mark ~/m")
+        done = warm.run("exec", "--vm", name, sandbox, "--", "sh", "-c", "cat /tmp/mark ~/m")
         assert done.returncode != 0
         assert "mine" not in done.stdout
     # They are there for each other, under their own addresses.
     peer = seen["address"][-1]
-    warm.ok("exec", "-u", "root", "--vm", names[0], box, "--", "ping", "-c", "1", "-W", "30", peer)
-    warm.ok("rm", box)
+    warm.ok(
+        "exec", "-u", "root", "--vm", names[0], sandbox, "--", "ping", "-c", "1", "-W", "30", peer
+    )
+    warm.ok("rm", sandbox)
     warm.assert_nothing_left()
     for template in templates(warm):  # the tests below have one
         if template["name"] != "tiny":
@@ -116,18 +120,18 @@ def test_eight_clones_are_eight_machines(
 
 
 def test_a_reboot_leads_back_into_the_same_machine(warm: Home) -> None:
-    box = warm.up(KIND)
-    mac = warm.ok("exec", box, "--", "cat", "/sys/class/net/eth0/address")
-    warm.run("exec", "-u", "root", box, "--", "reboot")
+    sandbox = warm.up(KIND)
+    mac = warm.ok("exec", sandbox, "--", "cat", "/sys/class/net/eth0/address")
+    warm.run("exec", "-u", "root", sandbox, "--", "reboot")
     deadline = time.monotonic() + 120
     script = "cut -d. -f1 /proc/uptime; cat /sys/class/net/eth0/address"
     while True:
-        done = warm.run("exec", box, "--", "sh", "-c", script)
+        done = warm.run("exec", sandbox, "--", "sh", "-c", script)
         if done.returncode == 0 and done.stdout.endswith(mac + "\n"):
             break
         assert time.monotonic() < deadline, done
         time.sleep(0.5)
-    warm.ok("rm", box)
+    warm.ok("rm", sandbox)
 
 
 def test_obstacles_are_told(warm: Home) -> None:
@@ -145,9 +149,9 @@ def test_a_recorded_network_is_no_obstacle(warm: Home) -> None:
     spec = warm.spec({"vms": [{**KIND["vms"][0], "ram_mb": 168}], "networks": networks})
     assert warm.fails("up", "--timeout", "0.5", spec)
     assert not record.exists(), "nothing is left of one that was not made"
-    box = warm.ok("up", spec, timeout=900)
-    assert vms(warm, box)[0]["start"] == "warm"
-    warm.ok("rm", box)
+    sandbox = warm.ok("up", spec, timeout=900)
+    assert vms(warm, sandbox)[0]["start"] == "warm"
+    warm.ok("rm", sandbox)
     assert record.stat().st_size >= 24, "what was recorded stays"
     assert "is there already" in warm.fails("up", spec)
     assert record.exists()
@@ -156,14 +160,14 @@ def test_a_recorded_network_is_no_obstacle(warm: Home) -> None:
 
 
 def test_what_is_in_use_cannot_be_removed(warm: Home) -> None:
-    box = warm.up(KIND)
+    sandbox = warm.up(KIND)
     (template,) = templates(warm)
     assert template["in_memory"]
     assert template["size"] > 10 << 20
     assert "VMs run from" in warm.fails("image", "cool", template["key"][:8])
     assert "no template" in warm.fails("image", "cool", "00000000")
-    warm.ok("exec", box, "--", "true")
-    warm.ok("rm", box)
+    warm.ok("exec", sandbox, "--", "true")
+    warm.ok("rm", sandbox)
 
 
 def test_a_damaged_template_is_made_anew(warm: Home, data: Path) -> None:
@@ -175,10 +179,10 @@ def test_a_damaged_template_is_made_anew(warm: Home, data: Path) -> None:
         byte = f.read(1)
         f.seek(-1, os.SEEK_CUR)
         f.write(bytes([byte[0] ^ 0x40]))
-    box = warm.up(KIND)
-    assert vms(warm, box)[0]["start"] == "warm"
-    assert warm.ok("exec", box, "--", "echo", "fine") == "fine"
-    warm.ok("rm", box)
+    sandbox = warm.up(KIND)
+    assert vms(warm, sandbox)[0]["start"] == "warm"
+    assert warm.ok("exec", sandbox, "--", "echo", "fine") == "fine"
+    warm.ok("rm", sandbox)
     (after,) = templates(warm)
     assert after["key"] == before["key"]
     assert after["created"] > before["created"]
@@ -191,7 +195,6 @@ def test_killing_the_maker_leaves_nothing(warm: Home, data: Path) -> None:
     while not (list((data / "templates").glob("tmp-*")) and warm.qemu_pids()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    time.sleep(0.5)
     warm.kill_daemon()
     up.wait(timeout=60)
     deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""What several of the end-to-end tests need besides a Home."""
+"""Helpers of several end-to-end tests."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from home import Home, Wire
 
 STRANGER = 12345  # a uid and gid that nobody has
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
 
 def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
-    """The first truthy answer."""
+    """Polls until the function returns something true, and returns that."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"never: {what}"
@@ -31,15 +28,15 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
 
 
 def wire(home: Home, **more: Any) -> Wire:
-    """A connection on which no wait is for ever, to a daemon that is started if there is none."""
+    """A connection with a timeout to the daemon, which is started if necessary."""
     home.ok("ls")
     made = Wire(home, **more)
     made.sock.settimeout(120)
     return made
 
 
-def as_stranger(home: Home, *argv: str) -> subprocess.CompletedProcess[str]:
-    ids = ["--reuid", str(STRANGER), "--regid", str(STRANGER), "--clear-groups"]
+def as_stranger(home: Home, *argv: str, user: int = STRANGER) -> subprocess.CompletedProcess[str]:
+    ids = ["--reuid", str(user), "--regid", str(user), "--clear-groups"]
     return subprocess.run(
         ["setpriv", *ids, *argv],
         env=home.env,
@@ -53,12 +50,12 @@ def as_stranger(home: Home, *argv: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def own_data() -> Iterator[Path]:
-    """A data directory of its own with everybody's images."""
+    """A data directory for one test, with links to the shared images."""
     shared = Path(os.environ["MOAT_DATA_DIR"])
-    own = Path(tempfile.mkdtemp(prefix="mtd-", dir=shared.parent))  # where files can be linked to
+    own = Path(tempfile.mkdtemp(prefix="mtd-", dir=shared.parent))  # for hard links
 
     def link(source: str, target: str) -> None:
-        """Locks are by inode: those of the copy are its own."""
+        """Copies lock files instead of linking them: locks belong to inodes."""
         if os.path.basename(source) == "lock":
             Path(target).touch()
         else:
@@ -72,7 +69,7 @@ def own_data() -> Iterator[Path]:
 
 
 def status_kb(pid: int, field: str) -> int:
-    """VmRSS, VmHWM and the like of a process."""
+    """A figure of a process such as VmRSS or VmHWM."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
 
@@ -82,7 +79,7 @@ def listed(home: Home) -> list[dict[str, Any]]:
 
 
 def in_guest(home: Home, sandbox: str, script: str, *options: str, **more: Any) -> str:
-    """A script's output; it runs as root."""
+    """Runs a script as root in a VM and returns its output."""
     return home.ok("exec", "-u", "root", *options, sandbox, "--", "sh", "-c", script, **more)
 
 
@@ -94,13 +91,13 @@ class Counter:
         "(i=0; while :; do i=$((i+1)); echo $i >/tmp/.n; mv /tmp/.n /tmp/n; sleep 0.1; done) &"
     )
 
-    def __init__(self, home: Home, box: str) -> None:
-        self.home, self.box = home, box
-        home.ok("exec", box, "--", "sh", "-c", self.SCRIPT)
+    def __init__(self, home: Home, sandbox: str) -> None:
+        self.home, self.sandbox = home, sandbox
+        home.ok("exec", sandbox, "--", "sh", "-c", self.SCRIPT)
         self.goes_on()
 
     def read(self) -> int:
-        return int(self.home.ok("exec", self.box, "--", "cat", "/tmp/n"))
+        return int(self.home.ok("exec", self.sandbox, "--", "cat", "/tmp/n"))
 
     def goes_on(self) -> None:
         had = self.read()

@@ -20,17 +20,17 @@ from home import Home, kill
 
 from tools import until
 
-HOST = "198.51.100.2"  # the host's address on its way out
-HOST_TOO = "10.200.0.1"  # another, as container engines and VPNs make them
+HOST = "198.51.100.2"  # the host's address on the cable
+HOST_TOO = "10.200.0.1"  # another one, as container engines and VPNs have
 HOST6, HOST_BROADCAST = "2001:db8::2", "198.51.100.255"
 ROUTER = "198.51.100.1"  # the outside's end of the cable, and the host's DNS
 MIRROR, FORGE, EVIL, LITERAL = "203.0.113.10", "203.0.113.20", "203.0.113.66", "203.0.113.130"
 PRIVATE, PRIVATE_TOO = "10.5.0.5", "192.168.99.9"
 METADATA = ("169.254.169.254", "100.100.100.200", "168.63.129.16")
 METADATA6 = "fd00:ec2::254"
-LAST = "203.0.113.99"  # of many
+LAST = "203.0.113.99"  # the last of many addresses
 OUTSIDE = (MIRROR, FORGE, EVIL, LITERAL, LAST, PRIVATE, PRIVATE_TOO, *METADATA)
-# More than fit into one packet.
+# More addresses than fit into a UDP packet.
 MANY = [*(f"203.0.112.{n}" for n in range(1, 150)), LAST]
 NAMES: dict[str, str | list[str]] = {
     "mirror.example": MIRROR,
@@ -41,10 +41,13 @@ NAMES: dict[str, str | list[str]] = {
     "private.forge.example": PRIVATE,
     "host.forge.example": HOST,
     "many.forge.example": MANY,
+    "twice.forge.example": ["203.0.112.200"] * 2,
 }
 BANNER = "you-reached"
 
 # Listens for TCP on these ports and answers DNS on port 53, at every address of its namespace.
+# Prints each query in hexadecimal. Answers have more in them than was asked for: an EDNS option,
+# and bytes behind the message.
 SERVER = r"""
 import json, select, socket, struct, sys
 banner, ports, names = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
@@ -58,6 +61,7 @@ v6 = socket.socket(socket.AF_INET6); v6.setsockopt(socket.IPPROTO_IPV6, socket.I
 v6.bind(("::", ports[0])); v6.listen(16); tcp.append(v6)
 big = socket.socket(); big.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 big.bind(("0.0.0.0", 53)); big.listen(16)
+more = b"\0\0\x29\x10\0\0\0\0\0\0\x13\xfd\xe9\0\x0fresolver-secretresolver-secret"
 print("ready", flush=True)
 def reply(query, room):
     at, labels = 12, []
@@ -66,23 +70,25 @@ def reply(query, room):
     at += 5
     found = names.get(".".join(labels).lower(), [])
     found = [found] if isinstance(found, str) else found
-    fit = found[: (room - at) // 16]
+    fit = found[: (room - at - len(more)) // 16]
     flags = 0x8180 if found else 0x8183
     flags |= 0x200 if len(fit) < len(found) else 0
-    head = query[:2] + struct.pack(">HHHHH", flags, 1, len(fit), 0, 0) + query[12:at]
+    head = query[:2] + struct.pack(">HHHHH", flags, 1, len(fit), 0, 1) + query[12:at]
     records = [b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(one) for one in fit]
-    return head + b"".join(records)
+    return head + b"".join(records) + more
 while True:
     for s in select.select([*tcp, udp, big], [], [])[0]:
         try:
             if s is udp:
                 data, control, _, peer = s.recvmsg(2048, 256)
+                print(data.hex(), flush=True)
                 s.sendmsg([reply(data, 512)], [c for c in control], 0, peer)
             elif s is big:
                 c = s.accept()[0]; c.settimeout(5)
                 while len(head := c.recv(2, socket.MSG_WAITALL)) == 2:
                     query = c.recv(struct.unpack(">H", head)[0], socket.MSG_WAITALL)
-                    # In two pieces, as a network would have it.
+                    print(query.hex(), flush=True)
+                    # In two pieces, as networks may deliver it.
                     said = reply(query, 65535); said = struct.pack(">H", len(said)) + said
                     c.sendall(said[:7]); c.sendall(said[7:])
                 c.close()
@@ -123,7 +129,7 @@ class Namespace:
         assert self.process.stdout
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
-        self.process.stdout.readline()  # it is there, so the namespaces are
+        self.process.stdout.readline()  # it runs, so the namespaces exist
         self.children: list[subprocess.Popen[bytes]] = []
         self.sh("ip link set lo up")
 
@@ -135,7 +141,7 @@ class Namespace:
         return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 
     def start(self, program: str, *arguments: str, said: Path) -> None:
-        """A Python program that says "ready" first of all, and goes on to the end."""
+        """Starts a Python program that prints "ready" first and runs until the end of the world."""
         with said.open("wb") as out:
             command = [*self.enter(), sys.executable, "-c", program, *arguments]
             self.children.append(subprocess.Popen(command, stdout=out))
@@ -162,7 +168,7 @@ class World:
         )
         resolv, tun = self.dir / "resolv.conf", self.dir / "tun"
         resolv.write_text(f"nameserver {ROUTER}\n")
-        # As it is on most machines: everybody may make taps, each in his own namespace.
+        # As on most machines, every user may make taps, in a namespace of their own.
         self.host.sh(
             f"ip addr add {HOST}/24 dev eth0\nip link set eth0 up\n"
             f"ip route add default via {ROUTER}\n"
@@ -178,13 +184,21 @@ class World:
     def listen(self) -> None:
         self.host.start(EAR, said=self.dir / "ear")
 
-    def heard(self) -> list[bytes]:
-        """Every frame with a mark that the host's network has seen since then."""
-        whole, _, _ = (self.dir / "ear").read_text().rpartition("\n")  # the last may be half a line
+    def printed(self, program: str) -> list[bytes]:
+        # The last line may be incomplete.
+        whole, _, _ = (self.dir / program).read_text().rpartition("\n")
         return [bytes.fromhex(line) for line in whole.split()[1:]]
 
+    def heard(self) -> list[bytes]:
+        """Every frame with a mark that was seen on the host's network since then."""
+        return self.printed("ear")
+
+    def asked(self) -> list[bytes]:
+        """Every query that the host's resolver got."""
+        return self.printed("outside")
+
     def reaches(self, address: str, port: int = 80) -> bool:
-        """From the host: the control of every attempt from a guest."""
+        """A connection from the host, which must succeed: a control for attempts of guests."""
         program = (
             "import socket,sys\n"
             f"c=socket.create_connection(({address!r},{port}),60)\n"
@@ -202,7 +216,7 @@ class World:
 
 
 class WorldHome(Home):
-    """A moat on the world's host, for root or for somebody without any rights."""
+    """A moat on the world's host, run by root or by a user without rights."""
 
     def __init__(self, world: World, uid: int, image: Path) -> None:
         super().__init__()
@@ -241,9 +255,9 @@ class WorldHome(Home):
         os.chown(path, self.uid, self.uid)
         return path
 
-    def sh(self, box: str, vm: str, script: str, timeout: float = 600) -> str:
+    def sh(self, sandbox: str, vm: str, script: str, timeout: float = 600) -> str:
         return self.ok(
-            "exec", "--user", "root", "--vm", vm, box, "--", "sh", "-c", script, timeout=timeout
+            "exec", "--user", "root", "--vm", vm, sandbox, "--", "sh", "-c", script, timeout=timeout
         )
 
 

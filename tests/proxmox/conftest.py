@@ -22,9 +22,10 @@ def shared() -> Iterator[PveServer]:
 
 
 @pytest.fixture
-def server(shared: PveServer) -> PveServer:
+def server(shared: PveServer) -> Iterator[PveServer]:
     shared.clear()
-    return shared
+    yield shared
+    shared.clear()
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import json
 import sys
 import tarfile
 import threading
+import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 from home import Home
 
 TEMPLATE = 9000
+WAIT_SECONDS = 240
 QCOW2 = b"QFI\xfb\0\0\0\3"
 SPEC: dict[str, Any] = {
     "driver": "proxmox",
@@ -110,7 +113,7 @@ def make_ova(path: Path) -> None:
 
 
 class Mirror:
-    """A web server on this machine with the images of built-in systems; what was asked for."""
+    """A web server on this machine with the images of built-in systems; `asked`: its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -150,7 +153,7 @@ class Mirror:
 
 
 def left(server: PveServer) -> dict[str, Any]:
-    """What a client may leave behind, to be compared with what was there before."""
+    """What is on the server of all that a client makes, to be compared before and after a test."""
     state = server.state()
     return {
         key: state[key] if key in ("ipam", "running", "volumes", "uploads") else sorted(state[key])
@@ -165,6 +168,13 @@ def left(server: PveServer) -> dict[str, Any]:
             "uploads",
         )
     }
+
+
+def wait_for(what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def instance(server: PveServer, **more: Any) -> dict[str, Any]:

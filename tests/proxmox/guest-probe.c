@@ -1,11 +1,12 @@
 /*
- * guest-probe - the way into a VM on a Proxmox VE server, by itself: for tests and measurements.
+ * guest-probe - the link into a VM on a Proxmox VE server, without a daemon. For tests and
+ * measurements.
  *
- * guest-probe HOST PORT USER REALM NODE VMID RUNNER [channel] [windows] [disc]
+ * guest-probe HOST PORT USER REALM NODE VMID RUNNER [kept-line] [windows] [disc]
  * The password is in PROXMOX_PASSWORD. One JSON object a line on stdin, one a line on stdout:
  *
- *	{"do": "exec", "argv": [...], "input": base64, "capture": bytes, "timeout": s, "deadline":
- *s}
+ *	{"do": "exec", "argv": [...], "input": base64, "capture": bytes, "timeout": s,
+ *	 "deadline": s}
  *	{"do": "read", "path": ..., "max": bytes}  {"do": "write", "path": ..., "content": base64}
  *	{"do": "list" | "mkdir", "path": ...}      {"do": "forget"}
  * Answers have "seconds" and "requests", what the operation took; "error" and "kind" if it failed.
@@ -14,11 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/pve-guest.h"
-#include "guest/wire.h"
+#include "driver/proxmox/api/conn.h"
+#include "driver/proxmox/guest/guest.h"
+#include "wire/wire.h"
 #include "util/auto.h"
-#include "util/base64.h"
-#include "util/inbox.h"
+#include "wire/base64.h"
+#include "util/thread/inbox.h"
 #include "util/json.h"
 
 enum { INBOX_MAX = 96 * 1024 * 1024 };
@@ -48,9 +50,9 @@ static int put_input(struct inbox *in, json_t *ask, const char *name, struct err
 
 	if (text && !base64_decode(json_string_value(text), json_string_length(text), &b))
 		return err_set(e, ERR_INVALID, "input is not base64");
-	if (b.len && inbox_put(in, GUEST_LETTER_DATA, 0, 0, buf_bytes(&b), e) < 0)
+	if (b.len && inbox_put(in, GUEST_INPUT_DATA, 0, 0, buf_bytes(&b), e) < 0)
 		return -1;
-	return inbox_put(in, GUEST_LETTER_EOF, 0, 0, (struct bytes){0}, e);
+	return inbox_put(in, GUEST_INPUT_EOF, 0, 0, (struct bytes){0}, e);
 }
 
 static const char **words(json_t *list)
@@ -220,7 +222,7 @@ int main(int argc, char **argv)
 	vm.node = argv[5];
 	vm.vmid = (unsigned)atoi(argv[6]);
 	vm.runner_path = strcmp(argv[7], "-") == 0 ? NULL : argv[7];
-	vm.serial1 = has(argc, argv, "channel");
+	vm.serial1 = has(argc, argv, "kept-line");
 	vm.windows = has(argc, argv, "windows");
 	if (has(argc, argv, "disc")) {
 		vm.iso_storage = "local";

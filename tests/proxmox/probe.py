@@ -1,4 +1,4 @@
-"""The way into a VM by itself: guest-probe, for tests and measurements."""
+"""Runs guest-probe: the link into a VM without a daemon, for tests and measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server import PveServer
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MOAT_BIN", ROOT / "build/src/cli/moat")).resolve().parents[2]
-RUNNER = BUILD / "src/runner/moat-guest"
+RUNNER = BUILD / "src/moat-guest/moat-guest"
 QEMU = "/nodes/pve/qemu"
 
 

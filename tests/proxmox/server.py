@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A Proxmox VE server for tests: run it from a shell, or use PveServer in a test.
 
-python3 tests/pve/server.py --port 0 --vms none --print-json
+python3 tests/proxmox/server.py --port 0 --vms none --print-json
 """
 
 from __future__ import annotations
@@ -113,9 +113,18 @@ class PveServer:
     def fault(self, **rule: Any) -> int:
         return int(self.control("fault", **rule))
 
+    def struck(self, rule: int) -> int:
+        """How often a fault has struck."""
+        return int(self.control("struck")[str(rule)])
+
+    def clear_faults(self) -> None:
+        """No faults any more. Each of them must have struck, or the test has tested nothing."""
+        missed = self.control("clear_faults")
+        assert not missed, f"never struck: {missed}"
+
     def clear(self) -> None:
-        """No faults, and an empty log."""
-        self.control("clear_faults")
+        """No faults, as above, and an empty log."""
+        self.clear_faults()
         self.control("clear_log")
 
     def log(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What is large goes into a VM on discs, which are gone afterwards, whatever happens."""
+"""Large files go into a VM on discs, which are gone afterwards, whatever happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = os.urandom(1300 * 1024)  # little enough to go in pieces where there is n
 MORE_THAN_PIECES = 50 << 20
 
 
-class Box:
+class Sandbox:
     """A sandbox, and what its server sees of it."""
 
     def __init__(self, lives: Lives, **vm: Any) -> None:
@@ -55,7 +55,7 @@ class Box:
         return [name for name in self.state()["volumes"] if self.id in name]
 
     def state(self) -> dict[str, Any]:
-        """As it is now; a kept channel is a task that lasts."""
+        """The state as it is now, without waiting for tasks: a kept line is a task that lasts."""
         return dict(self.server.control("state"))
 
     def assert_empty(self) -> None:
@@ -74,8 +74,8 @@ def lives() -> Iterator[Lives]:
 
 
 @pytest.fixture(scope="module")
-def shared(lives: Lives) -> Iterator[Box]:
-    made = Box(lives)
+def shared(lives: Lives) -> Iterator[Sandbox]:
+    made = Sandbox(lives)
     yield made
     lives.server.clear()
     lives.home.ok("rm", made.id, timeout=WAIT_SECONDS)
@@ -84,26 +84,26 @@ def shared(lives: Lives) -> Iterator[Box]:
 
 
 @pytest.fixture
-def box(shared: Box) -> Box:
+def sandbox(shared: Sandbox) -> Sandbox:
     shared.server.clear()
     return shared
 
 
-def test_a_large_file_goes_on_one_disc(box: Box) -> None:
+def test_a_large_file_goes_on_one_disc(sandbox: Sandbox) -> None:
     data = os.urandom(5 << 20)
-    assert box.send(data) == ""
-    assert box.digest() == sum_of(data)
-    assert (box.asked("/upload"), box.asked("/agent/file-write")) == (1, 0)
-    box.assert_empty()
+    assert sandbox.send(data) == ""
+    assert sandbox.digest() == sum_of(data)
+    assert (sandbox.asked("/upload"), sandbox.asked("/agent/file-write")) == (1, 0)
+    sandbox.assert_empty()
 
 
-def test_a_small_file_does_not(box: Box) -> None:
-    assert box.send(b"x" * 100000) == ""
-    assert box.asked("/upload") == 0
+def test_a_small_file_does_not(sandbox: Sandbox) -> None:
+    assert sandbox.send(b"x" * 100000) == ""
+    assert sandbox.asked("/upload") == 0
 
 
-def test_input_from_a_file_is_no_talk(shared: Box) -> None:
-    """It has an end, so it does not have to pass through a serial port."""
+def test_input_from_a_file_is_no_talk(shared: Sandbox) -> None:
+    """The input has an end, so the command need not be interactive and use the serial port."""
     shared.server.control("clear_log")
     path = shared.home.dir / "input"
     path.write_bytes(b"line\n" + FILE)
@@ -116,17 +116,17 @@ def test_input_from_a_file_is_no_talk(shared: Box) -> None:
     shared.assert_empty()
 
 
-def test_input_of_any_size(box: Box) -> None:
+def test_input_of_any_size(sandbox: Sandbox) -> None:
     data = os.urandom(1 << 20) * (MORE_THAN_PIECES >> 20)
-    box.server.control("clear_log")
-    with Probe(box.server, box.vmid, "disc") as probe:
+    sandbox.server.control("clear_log")
+    with Probe(sandbox.server, sandbox.vmid, "disc") as probe:
         done = probe.sh("sha256sum; echo too >&2; exit 3", input=data)
         assert (done["code"], done["stderr"]) == (3, b"too\n"), done
         assert done["stdout"].split()[0].decode() == sum_of(data)
-    assert box.asked("/upload") == 2
+    assert sandbox.asked("/upload") == 2
     spool = "ls /var/lib/moat/moat-spool | grep [.] || true"
-    assert box.home.ok("exec", box.id, "--", "sh", "-c", spool) == ""
-    box.assert_empty()
+    assert sandbox.home.ok("exec", sandbox.id, "--", "sh", "-c", spool) == ""
+    sandbox.assert_empty()
 
 
 # Each of these calls may fail: the file gets there all the same, on the disc or in pieces.
@@ -147,110 +147,119 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("way", WAYS)
-def test_faults_on_the_way(box: Box, step: str, way: str) -> None:
-    rule = box.server.fault(**STEPS[step], **WAYS[way])
-    told = box.send(FILE)
-    assert box.server.control("struck")[str(rule)]
-    box.server.clear()
+def test_faults_on_the_way(sandbox: Sandbox, step: str, way: str) -> None:
+    rule = sandbox.server.fault(**STEPS[step], **WAYS[way])
+    told = sandbox.send(FILE)
+    assert sandbox.server.struck(rule)
+    sandbox.server.clear()
     # A server that refuses for no reason may be believed, in words.
     assert told == "" or (way == "refused" and told.startswith("moat: ")), told
     if not told:
-        assert box.digest() == sum_of(FILE)
-    assert box.send(FILE) == ""
-    assert box.digest() == sum_of(FILE)
-    box.assert_empty()
+        assert sandbox.digest() == sum_of(FILE)
+    assert sandbox.send(FILE) == ""
+    assert sandbox.digest() == sum_of(FILE)
+    sandbox.assert_empty()
 
 
 def test_a_disc_that_cannot_be_removed_is_removed_later(lives: Lives) -> None:
-    box = Box(lives)
+    sandbox = Sandbox(lives)
     lives.server.fault(path="/content/", method="DELETE", status=500, times=-1)
-    assert box.send(FILE) == ""
-    assert len(box.discs()) == 1
+    assert sandbox.send(FILE) == ""
+    assert len(sandbox.discs()) == 1
     lives.server.clear()
-    lives.home.ok("rm", box.id, timeout=WAIT_SECONDS)
-    assert box.discs() == []
+    lives.home.ok("rm", sandbox.id, timeout=WAIT_SECONDS)
+    assert sandbox.discs() == []
 
 
 def test_without_a_drive_it_goes_in_pieces(lives: Lives) -> None:
-    box = Box(lives, native={DRIVE: None})
-    assert box.send(FILE) == ""
-    assert box.digest() == sum_of(FILE)
-    assert box.asked("/upload") == 0
-    assert box.asked("/agent/file-write") > 20
-    lives.home.ok("rm", box.id, timeout=WAIT_SECONDS)
+    sandbox = Sandbox(lives, native={DRIVE: None})
+    assert sandbox.send(FILE) == ""
+    assert sandbox.digest() == sum_of(FILE)
+    assert sandbox.asked("/upload") == 0
+    assert sandbox.asked("/agent/file-write") > 20
+    lives.home.ok("rm", sandbox.id, timeout=WAIT_SECONDS)
 
 
 def test_a_guest_that_does_not_see_its_disc_gets_pieces(lives: Lives) -> None:
-    box = Box(lives)
+    sandbox = Sandbox(lives)
     # A disc whose content was altered is no disc of ours, and neither is none at all.
-    lives.home.ok("exec", box.id, "--", "sh", "-c", "rm /dev/sr*; mkdir /dev/sr0")
-    assert box.send(FILE) == ""
-    assert box.digest() == sum_of(FILE)
-    assert box.asked("/agent/file-write") > 20
-    assert box.send(FILE) == ""
-    assert box.asked("/upload") == 0  # it is remembered
-    lives.home.ok("rm", box.id, timeout=WAIT_SECONDS)
+    lives.home.ok("exec", sandbox.id, "--", "sh", "-c", "rm /dev/sr*; mkdir /dev/sr0")
+    assert sandbox.send(FILE) == ""
+    assert sandbox.digest() == sum_of(FILE)
+    assert sandbox.asked("/agent/file-write") > 20
+    assert sandbox.send(FILE) == ""
+    assert sandbox.asked("/upload") == 0  # it is remembered
+    lives.home.ok("rm", sandbox.id, timeout=WAIT_SECONDS)
 
 
-def test_the_guest_checks_what_it_copies(box: Box) -> None:
+def test_the_guest_checks_what_it_copies(sandbox: Sandbox) -> None:
     """Discs of the guest's own making, given to the runner as the host does."""
     content, name, number = b"abc" * 1000, "F" * 32, "a" * 32
     head = bytearray(25 * 2048)
     head[32768 : 32768 + 6] = b"\x01CD001"
     head[32768 + 40 : 32768 + 72] = name.encode()
-    disc = box.home.dir / "disc"
+    disc = sandbox.home.dir / "disc"
     disc.write_bytes(bytes(head) + content)
-    box.home.ok("cp", str(disc), f"{box.id}:/dev/sr9")
+    sandbox.home.ok("cp", str(disc), f"{sandbox.id}:/dev/sr9")
     runner = "/var/lib/moat/moat-guest"
 
-    def take(*words: str) -> tuple[int, str]:
-        done = box.home.run("exec", box.id, "--", runner, "take", *words)
+    def take(*words: str, runner: str = runner) -> tuple[int, str]:
+        done = sandbox.home.run("exec", sandbox.id, "--", runner, "take", *words)
         return done.returncode, done.stderr
 
     size = str(len(content))
     assert take(name, number, "0", size, sum_of(content)) == (0, "")
     spool = f"/var/lib/moat/moat-spool/{number}.0"
-    told = box.home.ok("exec", box.id, "--", "sha256sum", spool)
+    told = sandbox.home.ok("exec", sandbox.id, "--", "sha256sum", spool)
     assert told.split()[0] == sum_of(content)
     code, words = take(name, number, "0", size, sum_of(b"something else"))
     assert code == 2
     assert "disc: Illegal byte sequence" in words
-    assert box.home.run("exec", box.id, "--", "ls", spool).returncode == 1
+    assert sandbox.home.run("exec", sandbox.id, "--", "ls", spool).returncode == 1
     assert take("E" * 32, number, "0", size, sum_of(content))[0] == 4
     for bad in (("-1", size), ("0", "99999999999999999999"), ("x", size)):
         assert take(name, number, *bad, sum_of(content))[0] == 2
     assert take(name, "../x", "0", size, sum_of(content))[0] == 2
-    box.home.ok("exec", box.id, "--", "rm", "/dev/sr9")
+    # The spool is beside the runner: here on a full file system.
+    fill = (
+        "mkdir /tmp/full && mount -t tmpfs -o size=1m tmpfs /tmp/full && "
+        f"cp {runner} /tmp/full && cat /dev/zero >/tmp/full/zeros"
+    )
+    sandbox.home.run("exec", sandbox.id, "--", "sh", "-c", fill)
+    code, words = take(name, number, "0", size, sum_of(content), runner="/tmp/full/moat-guest")
+    assert (code, "No space left" in words) == (5, True)
+    sandbox.home.ok("exec", sandbox.id, "--", "umount", "/tmp/full")
+    sandbox.home.ok("exec", sandbox.id, "--", "rm", "/dev/sr9")
 
 
 def test_a_killed_daemon_leaves_no_disc() -> None:
     with a_server() as server, Lives(server) as lives:
         for name, step in STEPS.items():
-            box = Box(lives)
+            sandbox = Sandbox(lives)
             rule = server.fault(**step, action="latency", seconds=0.3)
             with ThreadPoolExecutor(1) as one:
-                sent = one.submit(box.send, FILE)
-                while not server.control("struck")[str(rule)] and not sent.done():
+                sent = one.submit(sandbox.send, FILE)
+                while not server.struck(rule) and not sent.done():
                     time.sleep(0.005)
                 lives.home.kill_daemon()
                 sent.result()
             server.clear()
             lives.assert_as_before(f"killed at {name}")
-        lives.home.assert_nothing_left()  # rows go after what they stand for
+        lives.home.assert_nothing_left()  # a journal entry goes after what it names
 
 
 def test_a_snapshot_has_no_disc_in_it(lives: Lives) -> None:
-    box = Box(lives)
+    sandbox = Sandbox(lives)
     rule = lives.server.fault(path="/agent/exec$", action="latency", seconds=1)
     with ThreadPoolExecutor(1) as one:
-        sent = one.submit(box.send, FILE)
-        while not lives.server.control("struck")[str(rule)]:
+        sent = one.submit(sandbox.send, FILE)
+        while not lives.server.struck(rule):
             time.sleep(0.005)
-        lives.home.ok("snapshot", box.id, "now", timeout=WAIT_SECONDS)
+        lives.home.ok("snapshot", sandbox.id, "now", timeout=WAIT_SECONDS)
         assert sent.result() == ""
-    path = f"/nodes/{lives.server.node}/qemu/{box.vmid}/snapshot/now/config"
+    path = f"/nodes/{lives.server.node}/qemu/{sandbox.vmid}/snapshot/now/config"
     config = Client(lives.server).call("GET", path).data
     assert config[DRIVE] == EMPTY
-    lives.home.ok("restore", box.id, "now", timeout=WAIT_SECONDS)
-    assert box.send(FILE) == ""
-    lives.home.ok("rm", box.id, timeout=WAIT_SECONDS)
+    lives.home.ok("restore", sandbox.id, "now", timeout=WAIT_SECONDS)
+    assert sandbox.send(FILE) == ""
+    lives.home.ok("rm", sandbox.id, timeout=WAIT_SECONDS)

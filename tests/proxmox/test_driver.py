@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from server import PveServer
 
-from driver import SPEC, TEMPLATE, PveHome, add_decoys, add_template, instance, unpack_ovas
+from driver import (
+    SPEC,
+    TEMPLATE,
+    PveHome,
+    add_decoys,
+    add_template,
+    instance,
+    unpack_ovas,
+    wait_for,
+)
 
 SCALE = 0.1
 
@@ -80,7 +89,7 @@ def test_doctor_names_what_is_wrong(clean: PveServer) -> None:
 
 
 def test_a_vm_is_what_the_spec_says(home: PveHome, clean: PveServer) -> None:
-    box = home.up(
+    sandbox = home.up(
         spec(
             vms=[
                 vm(
@@ -112,57 +121,59 @@ def test_a_vm_is_what_the_spec_says(home: PveHome, clean: PveServer) -> None:
         )
     )
     state = clean.state()
-    made = vms_of(clean, box)
+    made = vms_of(clean, sandbox)
     web, db = made["web"]["config"], made["db"]["config"]
     assert (str(web["memory"]), int(web["cores"]), int(web["balloon"])) == ("768", 3, 0)
     assert set(web["tags"].split(";")) >= {"inspect", "base"}
-    assert box in web["tags"]
+    assert sandbox in web["tags"]
     assert "size=10G" in web["scsi0"]
     assert web["serial1"] == "socket"
     assert made["web"]["running"]
     assert made["db"]["running"]
     assert db["agent"].startswith("enabled=0")
-    vnet = next(name for name, v in state["vnets"].items() if box in v["alias"])
+    vnet = next(name for name, v in state["vnets"].items() if sandbox in v["alias"])
     assert f"bridge={vnet}" in web["net0"]
     assert "52:54:00:AA:BB:CC" in web["net0"]
     assert any("10.7.0.77" in json.dumps(entry) for entry in state["ipam"].values()) or (
         "10.7.0.77" in json.dumps(state["ipam"])
     )
-    seed = next(v for v in state["volumes"] if box in v)
+    seed = next(v for v in state["volumes"] if sandbox in v)
     assert seed in web["ide2"]
-    shown = json.loads(home.ok("ls", "--json", box))["sandboxes"][0]["vms"][0]
+    shown = json.loads(home.ok("ls", "--json", sandbox))["sandboxes"][0]["vms"][0]
     assert shown["console"].startswith(f"https://{clean.host}:{clean.port}/?console=kvm")
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     home.assert_nothing_left()
 
 
 def test_auto_networks_do_not_overlap(home: PveHome, clean: PveServer) -> None:
-    boxes = [home.up(SPEC) for _ in range(3)]
+    sandboxes = [home.up(SPEC) for _ in range(3)]
     subnets = {s.get("cidr", name) for name, s in clean.state()["subnets"].items()}
     assert len(subnets) == 4
-    home.ok("rm", *boxes)
+    home.ok("rm", *sandboxes)
 
 
 def test_concurrent_sandboxes_share_an_apply(home: PveHome, clean: PveServer) -> None:
     clean.control("task_seconds", kind="reloadnetworkall", seconds=5.0)
     applies = clean.control("figures")["applies"]
-    boxes: list[str] = []
-    threads = [threading.Thread(target=lambda: boxes.append(home.up(SPEC))) for _ in range(6)]
+    sandboxes: list[str] = []
+    threads = [threading.Thread(target=lambda: sandboxes.append(home.up(SPEC))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(boxes) == 6
+    assert len(sandboxes) == 6
     assert clean.control("figures")["applies"] - applies <= 4
-    ids = [v for v in clean.state()["vms"].values() if any(b in v["config"]["tags"] for b in boxes)]
+    ids = [
+        v for v in clean.state()["vms"].values() if any(b in v["config"]["tags"] for b in sandboxes)
+    ]
     assert len(ids) == 6
     clean.control("task_seconds", kind="reloadnetworkall", seconds=0.05)
-    home.ok("rm", *boxes)
+    home.ok("rm", *sandboxes)
 
 
 def test_a_node_that_did_not_reload_is_noticed(home: PveHome, clean: PveServer) -> None:
     clean.control("reload_fails", node="pve", times=1)
-    home.ok("rm", home.up(SPEC))  # applied once more, and fine
+    home.ok("rm", home.up(SPEC))  # the second apply succeeds
     clean.control("reload_fails", node="pve", times=20)
     assert "did not take over" in home.fails("up", home.spec(SPEC))
     clean.control("reload_fails", node="pve", times=0)
@@ -171,8 +182,8 @@ def test_a_node_that_did_not_reload_is_noticed(home: PveHome, clean: PveServer) 
 
 
 def test_start_order_and_dependencies(home: PveHome, clean: PveServer) -> None:
-    box = home.up(spec(vms=[vm("a", depends_on=["b"]), vm("b"), vm("c", depends_on=["a"])]))
-    ids = {name: v["config"] for name, v in vms_of(clean, box).items()}
+    sandbox = home.up(spec(vms=[vm("a", depends_on=["b"]), vm("b"), vm("c", depends_on=["a"])]))
+    ids = {name: v["config"] for name, v in vms_of(clean, sandbox).items()}
     starts = [
         entry["path"].split("/")[4]
         for entry in clean.log()
@@ -185,22 +196,17 @@ def test_start_order_and_dependencies(home: PveHome, clean: PveServer) -> None:
     }
     assert [numbers[s] for s in starts] == ["b", "a", "c"]
     assert len(ids) == 3
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
 
 
 def test_ids_that_others_take_are_tried_again(home: PveHome, clean: PveServer) -> None:
-    clean.fault(
-        path="/clone$",
-        method="POST",
-        status=500,
-        message="unable to create VM 100: config file already exists",
-    )
-    clean.control(
-        "fail_task",
-        kind="qmclone",
-        status="unable to create VM 100: config file already exists",
-    )
+    taken = "unable to create VM 100: config file already exists"
+    rule = clean.fault(path="/clone$", method="POST", status=500, message=taken)
+    clean.control("fail_task", kind="qmclone", status=taken)
     home.ok("rm", home.up(SPEC))
+    assert clean.struck(rule) == 1
+    ended = [t.get("status") for t in clean.control("tasks") if t["type"] == "qmclone"]
+    assert f"clone failed: {taken}" in ended, "that is what was overcome"
 
 
 def test_an_id_that_somebody_else_is_cloning_to_is_left_to_them(
@@ -209,10 +215,10 @@ def test_an_id_that_somebody_else_is_cloning_to_is_left_to_them(
     """Who clones holds the lock of the new number: we are told so by a task that fails."""
     clean.control("hold", vmid=100)
     try:
-        box = home.up(SPEC)
+        sandbox = home.up(SPEC)
         clones = [e["params"]["newid"] for e in clean.log() if e["path"].endswith("/clone")]
         assert [int(newid) == 100 for newid in clones] == [True] + [False] * (len(clones) - 1)
-        home.ok("rm", box)
+        home.ok("rm", sandbox)
     finally:
         clean.control("hold", vmid=100, held=False)
     assert "100" not in clean.state()["vms"]
@@ -240,7 +246,7 @@ def test_a_template_that_is_being_changed_is_waited_for(home: PveHome, clean: Pv
 
 
 def test_secrets_stay_secret(home: PveHome, clean: PveServer) -> None:
-    box = home.up(SPEC)
+    sandbox = home.up(SPEC)
     logins = home.dir / "state" / "proxmox-logins.json"
     assert logins.stat().st_mode & 0o777 == 0o600
     others = [
@@ -254,7 +260,7 @@ def test_secrets_stay_secret(home: PveHome, clean: PveServer) -> None:
     assert clean.password not in home.ok("ls", "--json") + home.ok("pool", "ls", "--json")
     for pid in home.processes():
         assert clean.password not in Path(f"/proc/{pid}/cmdline").read_text()
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     assert not logins.exists()
 
 
@@ -274,8 +280,10 @@ def test_an_unreachable_server_does_not_hold_the_daemon(clean: PveServer) -> Non
     try:
         other.up(SPEC)
         other.kill_daemon()
-        clean.fault(path=".*", action="drop", times=-1)
+        rule = clean.fault(path=".*", action="drop", times=-1)
         other.ok("ls", timeout=60)
+        # The new daemon tries to remove what is left.
+        wait_for(lambda: clean.struck(rule))
         clean.clear()
         other.ok("pool", "clean")
         other.assert_nothing_left(90)
@@ -295,44 +303,44 @@ def test_interrupted_while_being_made(home: PveHome, clean: PveServer) -> None:
 
 
 def test_snapshots_go_back(home: PveHome, clean: PveServer) -> None:
-    box = home.up(SPEC)
-    home.ok("snapshot", box, "clean state")
-    made = next(iter(vms_of(clean, box).values()))
+    sandbox = home.up(SPEC)
+    home.ok("snapshot", sandbox, "clean state")
+    made = next(iter(vms_of(clean, sandbox).values()))
     assert any(name.startswith("moat_") for name in made["snapshots"])
-    home.ok("restore", box, "clean state")
-    assert "no snapshot" in home.fails("restore", box, "other")
-    home.ok("rm", box)
+    home.ok("restore", sandbox, "clean state")
+    assert "no snapshot" in home.fails("restore", sandbox, "other")
+    home.ok("rm", sandbox)
 
 
 def test_snapshots_soon_after_each_other(home: PveHome, clean: PveServer) -> None:
     """A rollback leaves the VM's file locked for longer than the next call waits for it."""
-    box = home.up(SPEC)
-    home.ok("snapshot", box, "again")
+    sandbox = home.up(SPEC)
+    home.ok("snapshot", sandbox, "again")
     clean.control("rollback_hold", seconds=25)
     try:
         for verb in ("restore", "restore", "snapshot"):
-            home.ok(verb, box, "again")
+            home.ok(verb, sandbox, "again")
     finally:
         clean.control("rollback_hold", seconds=2)
     ended = [
         t["status"] for t in clean.control("tasks") if t["type"] in ("qmrollback", "qmdelsnapshot")
     ]
     assert any("can't lock file" in status for status in ended), "that is what was overcome"
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
 
 
 def test_existing_networks_by_alias(home: PveHome, clean: PveServer) -> None:
-    box = home.up(
+    sandbox = home.up(
         spec(
             vms=[vm("a", nics=[{"vnet": "default moat-00000000-0123456789"}])],
             networks=None,
         )
     )
-    assert "bridge=mzzzzz00" in vms_of(clean, box)["a"]["config"]["net0"]
+    assert "bridge=mzzzzz00" in vms_of(clean, sandbox)["a"]["config"]["net0"]
     assert "no network" in home.fails(
         "up", home.spec(spec(vms=[vm("a", nics=[{"vnet": "missing"}])], networks=None))
     )
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
 
 
 def test_clear_errors(home: PveHome, clean: PveServer) -> None:
@@ -357,7 +365,7 @@ def test_clear_errors(home: PveHome, clean: PveServer) -> None:
 
 @pytest.mark.parametrize("key", ["zone", "type"])
 def test_what_names_a_zone_is_ours(home: PveHome, clean: PveServer, key: str) -> None:
-    """A zone of another name than the journal's would stay for ever."""
+    """A zone whose name is not in the journal would stay for ever."""
     told = home.fails("up", home.spec(spec(native={"zone": {"mtu": 1400, key: "evpn"}})))
     assert f"native.zone.{key}: moat sets this itself" in told
     assert clean.log() == []
@@ -376,7 +384,7 @@ def test_lists_of_destinations_are_refused_at_once(home: PveHome, clean: PveServ
 
 
 def test_addresses_where_the_server_gives_none(home: PveHome, clean: PveServer) -> None:
-    """One network has a range; a card in the other has nothing to exchange for what it wants."""
+    """One network has a DHCP range. A NIC in the other has no address that could be exchanged."""
 
     def net(n: int, **more: Any) -> dict[str, Any]:
         subnet = {"cidr": f"10.97.{n}.0/24", "gateway": f"10.97.{n}.1", **more}
@@ -385,9 +393,9 @@ def test_addresses_where_the_server_gives_none(home: PveHome, clean: PveServer) 
     ranges = {"dhcp_ranges": [{"start": "10.97.1.50", "end": "10.97.1.99"}]}
     fixed = {"vnet": "net2", "mac": "52:54:00:aa:bb:02", "ipv4": "10.97.2.9"}
     networks = {"vnets": [net(1, **ranges), net(2)]}
-    box = home.up(spec(vms=[vm("a", nics=[{"vnet": "net1"}, fixed])], networks=networks))
+    sandbox = home.up(spec(vms=[vm("a", nics=[{"vnet": "net1"}, fixed])], networks=networks))
     assert "10.97.2.9" in json.dumps(clean.state()["ipam"])
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     clean.control("clear_log")
     del networks["vnets"][0]["subnets"][0]["gateway"]
     told = home.fails("up", home.spec(spec(networks=networks)))
@@ -419,10 +427,10 @@ def test_tokens_work_without_a_ticket(clean: PveServer) -> None:
 
 
 def test_tickets_are_renewed(home: PveHome, clean: PveServer) -> None:
-    box = home.up(SPEC)
+    sandbox = home.up(SPEC)
     clean.control("expire_tickets")
     time.sleep(0.2)
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     home.ok("rm", home.up(SPEC))
 
 

@@ -1,4 +1,4 @@
-"""What the genuine server cannot do just now, because others use it too: that passes."""
+"""Calls that fail because other clients use the server too: that passes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from driver import SPEC, PveHome, add_template, instance
 
 SCALE = 0.1
 WAIT_SECONDS = 120
-# With a card in a network of the sandbox's own, which has DHCP.
-BOX: dict[str, Any] = {**SPEC, "vms": [{**SPEC["vms"][0], "nics": [{"vnet": "default"}]}]}
+# With a NIC in a network of the sandbox's own, which has DHCP.
+SANDBOX: dict[str, Any] = {**SPEC, "vms": [{**SPEC["vms"][0], "nics": [{"vnet": "default"}]}]}
 NO_BRIDGE = "start failed: QEMU exited with code 1"
 
 
@@ -29,7 +29,7 @@ def pve() -> Iterator[PveServer]:
 
 @pytest.fixture(autouse=True)
 def quick(clean: PveServer) -> Iterator[None]:
-    """What a test has made slow does not keep anybody waiting after it."""
+    """Tasks that a test has made slow are quick again after it."""
     yield
     for kind in ("reloadnetworkall", "qmstart", "qmrollback"):
         clean.control("task_seconds", kind=kind, seconds=0.05)
@@ -47,7 +47,7 @@ def wait_for_call(server: PveServer, ending: str) -> None:
 
 
 def meanwhile(server: PveServer, home: PveHome, call: str, *words: str) -> None:
-    """Somebody else's networks are applied while the server is busy with this call of ours."""
+    """Another client applies its networks while the server is busy with this call of ours."""
     server.control("clear_log")
     process = home.start(*words)
     wait_for_call(server, call)
@@ -61,7 +61,7 @@ def meanwhile(server: PveServer, home: PveHome, call: str, *words: str) -> None:
 def test_a_vm_starts_once_networks_have_been_applied(home: PveHome, clean: PveServer) -> None:
     clean.control("task_seconds", kind="qmstart", seconds=0.8)
     clean.control("task_seconds", kind="reloadnetworkall", seconds=2.0)
-    meanwhile(clean, home, "/status/start", "up", home.spec(BOX))
+    meanwhile(clean, home, "/status/start", "up", home.spec(SANDBOX))
     assert NO_BRIDGE in ended(clean, "qmstart"), "that is what was overcome"
     home.ok("rm", "--all")
 
@@ -69,14 +69,14 @@ def test_a_vm_starts_once_networks_have_been_applied(home: PveHome, clean: PveSe
 def test_a_vm_is_taken_back_once_networks_have_been_applied(
     home: PveHome, clean: PveServer
 ) -> None:
-    box = home.up(BOX)
-    home.ok("snapshot", box, "here")
+    sandbox = home.up(SANDBOX)
+    home.ok("snapshot", sandbox, "here")
     clean.control("task_seconds", kind="qmrollback", seconds=0.8)
     clean.control("task_seconds", kind="reloadnetworkall", seconds=2.0)
-    meanwhile(clean, home, "/rollback", "restore", box, "here")
+    meanwhile(clean, home, "/rollback", "restore", sandbox, "here")
     assert NO_BRIDGE in ended(clean, "qmrollback"), "that is what was overcome"
     assert [vm for vm in clean.state()["vms"].values() if vm["running"]]
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
 
 
 def test_networks_of_others_that_are_being_applied_are_waited_for(
@@ -85,7 +85,7 @@ def test_networks_of_others_that_are_being_applied_are_waited_for(
     """Every zone is pending while anybody's apply runs: ours is fine all the same."""
     clean.control("task_seconds", kind="reloadnetworkall", seconds=1.0)
     client = Client(clean)
-    process = home.start("up", home.spec(BOX))
+    process = home.start("up", home.spec(SANDBOX))
     wait_for_call(clean, "/cluster/sdn")
     ours = len([e for e in clean.log() if e["path"] == "/cluster/sdn"])
     theirs = 12
@@ -100,7 +100,7 @@ def test_networks_of_others_that_are_being_applied_are_waited_for(
 
 def test_a_vm_that_cannot_start_is_given_up(home: PveHome, clean: PveServer) -> None:
     clean.control("fail_task", kind="qmstart", status=NO_BRIDGE, times=100)
-    assert NO_BRIDGE in home.fails("up", home.spec(BOX), timeout=WAIT_SECONDS)
+    assert NO_BRIDGE in home.fails("up", home.spec(SANDBOX), timeout=WAIT_SECONDS)
     home.assert_nothing_left()
 
 
@@ -115,9 +115,9 @@ SLOW = "command '/sbin/lvs --separator : --noheadings' failed: got timeout"
 @pytest.mark.parametrize("kind", ["qmclone", "resize"])
 def test_tasks_wait_for_a_storage(home: PveHome, clean: PveServer, kind: str, text: str) -> None:
     clean.control("fail_task", kind=kind, status=f"{kind} failed: {text}", times=3)
-    box = home.up({**BOX, "vms": [{**BOX["vms"][0], "disk_gb": 8}]})
+    sandbox = home.up({**SANDBOX, "vms": [{**SANDBOX["vms"][0], "disk_gb": 8}]})
     assert len([status for status in ended(clean, kind) if text in status]) >= 3
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
 
 
 @pytest.mark.parametrize(
@@ -134,24 +134,25 @@ def test_calls_wait_for_the_cluster(
     home: PveHome, clean: PveServer, method: str, path: str
 ) -> None:
     rule = clean.fault(method=method, path=path, message=CLUSTER, times=7)
-    box = home.up(BOX)
-    assert clean.control("struck")[str(rule)] == 7
-    home.ok("rm", box)
+    sandbox = home.up(SANDBOX)
+    assert clean.struck(rule) == 7
+    home.ok("rm", sandbox)
 
 
 def test_a_snapshot_waits_for_a_storage(home: PveHome, clean: PveServer) -> None:
-    box = home.up(BOX)
+    sandbox = home.up(SANDBOX)
     clean.control("fail_task", kind="qmsnapshot", status=STORAGE, times=3)
-    home.ok("snapshot", box, "here")
-    home.ok("rm", box)
+    home.ok("snapshot", sandbox, "here")
+    assert ended(clean, "qmsnapshot").count(STORAGE) == 3, "that is what was overcome"
+    home.ok("rm", sandbox)
 
 
 def test_a_cluster_without_quorum_is_not_waited_for(home: PveHome, clean: PveServer) -> None:
     text = "cfs-lock 'file-sdn_zones_cfg' error: no quorum!"
     rule = clean.fault(method="POST", path="/cluster/sdn/zones$", message=text, times=-1)
-    assert "no quorum!" in home.fails("up", home.spec(BOX))
-    assert clean.control("struck")[str(rule)] == 1
-    clean.control("clear_faults")
+    assert "no quorum!" in home.fails("up", home.spec(SANDBOX))
+    assert clean.struck(rule) == 1
+    clean.clear_faults()
     home.assert_nothing_left()
 
 
@@ -160,9 +161,9 @@ def test_disks_that_outlive_their_vm_are_removed(
     home: PveHome, clean: PveServer, times: int
 ) -> None:
     """The server ends such a removal with a warning: the VM is gone, and its number is free."""
-    box = home.up(BOX)
+    sandbox = home.up(SANDBOX)
     clean.control("storage", node=clean.node, storage="local-lvm", locked=times)
-    home.ok("rm", box, timeout=WAIT_SECONDS)
+    home.ok("rm", sandbox, timeout=WAIT_SECONDS)
     assert [status for status in ended(clean, "qmdestroy") if status.startswith("WARNINGS")]
     home.assert_nothing_left()
 
@@ -171,9 +172,9 @@ def test_disks_that_outlive_their_vm_are_removed(
 
 
 def test_a_card_waits_for_the_one_with_the_same_address(home: PveHome, clean: PveServer) -> None:
-    """The server knows one IP address for a MAC, in whatever network its card is."""
+    """The server knows one IP address for a MAC, in whatever network its NIC is."""
     nic = {"vnet": "default", "mac": "52:54:00:aa:bb:05"}
-    same = {**BOX, "vms": [{**BOX["vms"][0], "nics": [nic]}]}
+    same = {**SANDBOX, "vms": [{**SANDBOX["vms"][0], "nics": [nic]}]}
     first = home.up(same)
     process = home.start("up", home.spec(same))
     deadline = time.monotonic() + 4
@@ -194,7 +195,7 @@ def test_sandboxes_that_want_the_same_come_one_after_the_other(
     subnet = {"cidr": "10.96.0.0/24", "gateway": "10.96.0.1"}
     networks = {"vnets": [{"alias": "default", "subnets": [subnet]}]}
     nic = {"vnet": "default", "mac": "52:54:00:aa:bb:06"}
-    same = {**BOX, "networks": networks, "vms": [{**BOX["vms"][0], "nics": [nic]}]}
+    same = {**SANDBOX, "networks": networks, "vms": [{**SANDBOX["vms"][0], "nics": [nic]}]}
 
     def live() -> None:
         home.ok("rm", home.up(same))
@@ -207,17 +208,18 @@ def test_sandboxes_that_want_the_same_come_one_after_the_other(
 def test_a_network_that_is_still_to_be_removed_is_waited_for(clean: PveServer) -> None:
     """A daemon was killed, and the next one is told to make the same again at once."""
     subnet = {"cidr": "10.95.0.0/24", "gateway": "10.95.0.1"}
-    same = {**BOX, "networks": {"vnets": [{"alias": "default", "subnets": [subnet]}]}}
+    same = {**SANDBOX, "networks": {"vnets": [{"alias": "default", "subnets": [subnet]}]}}
     other = PveHome(instance(clean))
     try:
         other.up(same)
         other.kill_daemon()
-        clean.fault(path="/status/stop$", action="latency", seconds=2)
+        rule = clean.fault(path="/status/stop$", action="latency", seconds=2)
         process = other.start("up", other.spec(same))
         while process.poll() is None:
             assert len(clean.state()["subnets"]) <= 1
             time.sleep(0.02)
         assert process.returncode == 0
+        assert clean.struck(rule) == 1
         other.ok("rm", "--all")
     finally:
         other.close()

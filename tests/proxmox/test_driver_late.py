@@ -1,9 +1,8 @@
-"""What appears on a server, or cannot be removed there, after moat has turned away."""
+"""What appears on a server, or cannot be removed there, after moat has stopped waiting."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from client import Client
 from server import PveServer
 
-from driver import SPEC, PveHome, add_template, instance, make_ova
+from driver import SPEC, WAIT_SECONDS, PveHome, add_template, instance, make_ova, wait_for
 
 SCALE = 0.1
-WAIT_SECONDS = 240
 # Longer than any test waits: such a task has to be stopped.
 FOR_EVER = 3600.0
 # Long enough to be killed in the middle of it.
@@ -34,7 +32,7 @@ def pve() -> Iterator[PveServer]:
 
 @pytest.fixture(autouse=True)
 def quick(clean: PveServer) -> Iterator[None]:
-    """What a test has made slow does not keep anybody waiting after it."""
+    """Tasks that a test has made slow are quick again after it."""
     yield
     for kind in ("download", "imgcopy"):
         clean.control("task_seconds", kind=kind, seconds=0.05)
@@ -50,13 +48,6 @@ def own(clean: PveServer) -> Iterator[PveHome]:
 
 def of(source: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**SPEC, "vms": [{**SPEC["vms"][0], "source": source, **more}]}
-
-
-def wait_for(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def running(server: PveServer, kind: str) -> list[str]:
@@ -164,10 +155,10 @@ def test_a_clone_that_was_never_configured_is_removed_by_the_next_daemon(
 ) -> None:
     rule = clean.fault(path=CONFIG, method="PUT", action="drop", times=-1)
     process = own.start("up", own.spec(OF_GUARDED))
-    wait_for(lambda: clean.control("struck")[str(rule)])
+    wait_for(lambda: clean.struck(rule))
     own.kill_daemon()
     process.wait(WAIT_SECONDS)
-    clean.control("clear_faults")
+    clean.clear_faults()
     own.ok("gc", timeout=WAIT_SECONDS)
     own.assert_nothing_left(WAIT_SECONDS)
 
@@ -175,6 +166,6 @@ def test_a_clone_that_was_never_configured_is_removed_by_the_next_daemon(
 def test_a_sandbox_that_asks_for_protection_goes_all_the_same(
     own: PveHome, clean: PveServer
 ) -> None:
-    box = own.up(of({"existing_vm_template_tag": "base"}, native={"protection": 1}))
-    own.ok("rm", box, timeout=WAIT_SECONDS)
+    sandbox = own.up(of({"existing_vm_template_tag": "base"}, native={"protection": 1}))
+    own.ok("rm", sandbox, timeout=WAIT_SECONDS)
     own.assert_nothing_left(WAIT_SECONDS)

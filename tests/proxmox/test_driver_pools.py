@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,17 @@ from lives import SPEC as LIFE
 from lives import a_server, fill
 from server import PveServer
 
-from driver import SPEC, Mirror, PveHome, add_template, instance, left, make_ova, unpack_ovas
+from driver import (
+    SPEC,
+    Mirror,
+    PveHome,
+    add_template,
+    instance,
+    left,
+    make_ova,
+    unpack_ovas,
+    wait_for,
+)
 
 SCALE = 0.1
 
@@ -46,16 +55,9 @@ def clean(servers: list[PveServer]) -> Iterator[list[PveServer]]:
     assert [left(server) for server in servers] == before
 
 
-def boxes_on(home: PveHome) -> dict[str, int]:
+def sandboxes_on(home: PveHome) -> dict[str, int]:
     pools = json.loads(home.ok("pool", "ls", "--json"))
     return {i["instance"]: i["sandboxes"] for i in pools["instances"]}
-
-
-def wait_for(what: Any, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_sandboxes_go_where_room_is_and_wait_in_order(clean: list[PveServer]) -> None:
@@ -64,14 +66,14 @@ def test_sandboxes_go_where_room_is_and_wait_in_order(clean: list[PveServer]) ->
         instance(clean[1], instance_id="b", max_sandboxes=1),
     )
     try:
-        boxes = [home.up(SPEC) for _ in range(3)]
-        assert boxes_on(home) == {"a": 2, "b": 1}
+        sandboxes = [home.up(SPEC) for _ in range(3)]
+        assert sandboxes_on(home) == {"a": 2, "b": 1}
         done: list[int] = []
 
         def wait_and_leave(number: int) -> None:
-            box = home.up(SPEC)
+            sandbox = home.up(SPEC)
             done.append(number)
-            home.ok("rm", box)
+            home.ok("rm", sandbox)
 
         threads = []
         for number in range(3):
@@ -84,11 +86,11 @@ def test_sandboxes_go_where_room_is_and_wait_in_order(clean: list[PveServer]) ->
                 )
             )
         assert done == []
-        home.ok("rm", boxes[0])
+        home.ok("rm", sandboxes[0])
         for thread in threads:
             thread.join()
         assert done == [0, 1, 2]
-        home.ok("rm", *boxes[1:])
+        home.ok("rm", *sandboxes[1:])
     finally:
         home.close()
 
@@ -97,15 +99,15 @@ def test_memory_decides_without_a_limit(clean: list[PveServer]) -> None:
     home = PveHome(instance(clean[0], instance_id="a"), instance(clean[1], instance_id="b"))
     big = {**SPEC, "vms": [{**SPEC["vms"][0], "ram_mb": 3000}]}
     try:
-        boxes = [home.up(big) for _ in range(3)]
-        assert sorted(boxes_on(home).values()) == [1, 2]
+        sandboxes = [home.up(big) for _ in range(3)]
+        assert sorted(sandboxes_on(home).values()) == [1, 2]
         waiting = home.start("up", home.spec(big))
         wait_for(lambda: json.loads(home.ok("pool", "ls", "--json"))["waiting"].get("default") == 1)
         waiting.terminate()
         waiting.wait()
         too_big = {**SPEC, "vms": [{**SPEC["vms"][0], "ram_mb": 100000}]}
         assert "needs 100000 MB" in home.fails("up", home.spec(too_big))
-        home.ok("rm", *boxes)
+        home.ok("rm", *sandboxes)
     finally:
         home.close()
 
@@ -114,8 +116,8 @@ def test_a_server_that_fails_is_left_out(clean: list[PveServer]) -> None:
     home = PveHome(instance(clean[0], instance_id="a"), instance(clean[1], instance_id="b"))
     try:
         clean[0].fault(path=".*", action="drop", times=-1)
-        box = home.up(SPEC)
-        assert boxes_on(home) == {"a": 0, "b": 1}
+        sandbox = home.up(SPEC)
+        assert sandboxes_on(home) == {"a": 0, "b": 1}
         states = {
             i["instance"]: i for i in json.loads(home.ok("pool", "ls", "--json"))["instances"]
         }
@@ -125,9 +127,9 @@ def test_a_server_that_fails_is_left_out(clean: list[PveServer]) -> None:
         home.ok("pool", "clean")
         home.ok("pool", "disable", "--instance", "b")
         other = home.up(SPEC)
-        assert boxes_on(home) == {"a": 1, "b": 1}
+        assert sandboxes_on(home) == {"a": 1, "b": 1}
         home.ok("pool", "enable", "--instance", "b")
-        home.ok("rm", box, other)
+        home.ok("rm", sandbox, other)
     finally:
         home.close()
 
@@ -135,9 +137,9 @@ def test_a_server_that_fails_is_left_out(clean: list[PveServer]) -> None:
 def test_a_dirty_server_is_cleaned_and_comes_back(clean: list[PveServer]) -> None:
     home = PveHome(instance(clean[0], instance_id="a"))
     try:
-        box = home.up(SPEC)
+        sandbox = home.up(SPEC)
         clean[0].fault(path="/qemu/", method="DELETE", action="drop", times=-1)
-        home.fails("rm", box)
+        home.fails("rm", sandbox)
         (state,) = json.loads(home.ok("pool", "ls", "--json"))["instances"]
         assert state["state"] == "dirty"
         clean[0].clear()
@@ -164,16 +166,16 @@ def test_the_documented_role_is_enough() -> None:
         before = left(server)
         try:
             nics = {"nics": [{"vnet": "default", "mac": "52:54:00:00:00:07"}]}
-            box = home.up({**LIFE, "vms": [{**LIFE["vms"][0], **nics, "cloud_init": {}}]})
+            sandbox = home.up({**LIFE, "vms": [{**LIFE["vms"][0], **nics, "cloud_init": {}}]})
             file = home.dir / "large"
             file.write_bytes(bytes(2 << 20))
             server.control("clear_log")
-            home.ok("cp", str(file), f"{box}:/root/large")
+            home.ok("cp", str(file), f"{sandbox}:/root/large")
             assert [e for e in server.log() if e["path"].endswith("/upload")]
-            home.ok("snapshot", box, "here")
-            home.ok("restore", box, "here")
-            assert home.ok("exec", box, "--", "stat", "-c", "%s", "/root/large") == "2097152"
-            home.ok("rm", box)
+            home.ok("snapshot", sandbox, "here")
+            home.ok("restore", sandbox, "here")
+            assert home.ok("exec", sandbox, "--", "stat", "-c", "%s", "/root/large") == "2097152"
+            home.ok("rm", sandbox)
             assert [e["path"] for e in server.log() if e["status"] == 403] == []
             assert left(server) == before
         finally:
@@ -187,12 +189,12 @@ def test_without_the_runner_the_plain_agent_serves(tmp_path: Path) -> None:
         home.copy_programs(tmp_path)
         (tmp_path / "share").symlink_to(Path(__file__).parents[2] / "share")
         try:
-            box = home.up(LIFE)
-            assert home.ok("exec", box, "--", "echo", "hello") == "hello"
-            (sandbox,) = json.loads(home.ok("ls", "--json", box))["sandboxes"]
-            (vm,) = sandbox["vms"]
+            sandbox = home.up(LIFE)
+            assert home.ok("exec", sandbox, "--", "echo", "hello") == "hello"
+            (shown,) = json.loads(home.ok("ls", "--json", sandbox))["sandboxes"]
+            (vm,) = shown["vms"]
             assert vm["way"] == "agent"
-            home.ok("rm", box)
+            home.ok("rm", sandbox)
         finally:
             home.close()
 
@@ -209,9 +211,9 @@ def test_a_healthcheck_is_asked_until_it_passes_or_gives_up() -> None:
             return {**LIFE, "vms": [{**vm, "healthcheck": check} for vm in LIFE["vms"]]}
 
         try:
-            box = home.up(spec(third_time))
-            assert home.ok("exec", "-u", "root", box, "--", "wc", "-l", "/tmp/asked")[0] == "3"
-            home.ok("rm", box)
+            sandbox = home.up(spec(third_time))
+            assert home.ok("exec", "-u", "root", sandbox, "--", "wc", "-l", "/tmp/asked")[0] == "3"
+            home.ok("rm", sandbox)
             said = home.fails("up", home.spec(spec("exit 9")))
             assert "failed 5 times; last exit code 9" in said
             assert left(server) == before
@@ -233,15 +235,15 @@ def test_an_ova_is_uploaded_once(clean: list[PveServer], tmp_path: Path) -> None
     make_ova(ova)
     from_ova = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"ova": str(ova)}}]}
     try:
-        boxes = [home.up(from_ova)]
+        sandboxes = [home.up(from_ova)]
         uploads = [e for e in clean[0].log() if e["path"].endswith("/upload")]
         assert len(uploads) == 1
         (template,) = templates(home)
         assert template["tags"].count("ova-") == 1
         clean[0].control("clear_log")
-        boxes.append(home.up(from_ova))
+        sandboxes.append(home.up(from_ova))
         assert not [e for e in clean[0].log() if e["path"].endswith("/upload")]
-        home.ok("rm", *boxes)
+        home.ok("rm", *sandboxes)
         # Only the template stays, and it can be removed.
         assert "not made by moat" in home.fails("image", "rm", "--on", "default", "9000")
         home.ok("image", "rm", "--on", "default", str(template["vmid"]))
@@ -254,22 +256,22 @@ def test_an_ova_is_uploaded_once(clean: list[PveServer], tmp_path: Path) -> None
 def test_a_built_in_system_is_set_up_once(clean: list[PveServer]) -> None:
     home = PveHome(instance(clean[0], instance_id="a"))
     built_in = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": "debian13"}}]}
-    boxes: list[str] = []
+    sandboxes: list[str] = []
     try:
-        # Two that need it at the same time share the work.
+        # Two sandboxes that need the template at the same time share the work.
         threads = [
-            threading.Thread(target=lambda: boxes.append(home.up(built_in))) for _ in range(2)
+            threading.Thread(target=lambda: sandboxes.append(home.up(built_in))) for _ in range(2)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(boxes) == 2
+        assert len(sandboxes) == 2
         downloads = [e for e in clean[0].log() if e["path"].endswith("/download-url")]
         assert len(downloads) == 1
         (template,) = templates(home)
         assert "builtin-debian13" in template["tags"]
-        home.ok("rm", *boxes)
+        home.ok("rm", *sandboxes)
         home.ok("image", "rm", "--on", "default", "builtin-debian13")
         home.assert_nothing_left()
     finally:
@@ -313,7 +315,7 @@ def test_a_packed_system_is_unpacked_here(clean: list[PveServer], version: str) 
         )
         kali = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"built_in": f"kali{version}"}}]}
         try:
-            boxes = [home.up(kali), home.up(kali)]
+            sandboxes = [home.up(kali), home.up(kali)]
             (path,) = mirror.asked
             assert path.endswith(f"/kali-linux-{version}-cloud-genericcloud-amd64.tar.xz")
             (upload,) = [
@@ -324,7 +326,7 @@ def test_a_packed_system_is_unpacked_here(clean: list[PveServer], version: str) 
             assert upload["params"]["filename"].endswith(f"moat-kali{version}.qcow2")
             (template,) = templates(home)
             assert f"builtin-kali{version}" in template["tags"]
-            home.ok("rm", *boxes)
+            home.ok("rm", *sandboxes)
             home.ok("image", "rm", "--on", "default", f"builtin-kali{version}")
             assert [p.name for p in (home.dir / "state").glob("fetched-*")] == []
             home.assert_nothing_left()
@@ -370,12 +372,12 @@ def test_a_local_image_is_uploaded_once(clean: list[PveServer], tmp_path: Path) 
     of_image = {**SPEC, "vms": [{**SPEC["vms"][0], "source": {"image": "mine"}}]}
     try:
         home.ok("image", "import", str(disk), "--name", "mine")
-        boxes = [home.up(of_image), home.up(of_image)]
+        sandboxes = [home.up(of_image), home.up(of_image)]
         (upload,) = [e for e in clean[0].log() if e["path"].endswith("/upload")]
         assert upload["params"]["content"] == "import"
         (template,) = templates(home)
         assert "image-" in template["tags"]
-        home.ok("rm", *boxes)
+        home.ok("rm", *sandboxes)
         home.ok("image", "rm", "--on", "default", str(template["vmid"]))
         told = home.fails("up", home.spec({**of_image, "vms": [{"source": {"image": "none"}}]}))
         assert 'no image "none"' in told

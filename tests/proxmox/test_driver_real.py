@@ -43,17 +43,17 @@ COMMON = {"source": {"existing_vm_template_tag": TAG}, "ram_mb": 192, "vcpus": 1
 
 
 class Lab:
-    """The sandbox, and a way to its VMs that is not moat's."""
+    """A sandbox, and a client that reaches its VMs without moat."""
 
     def __init__(self, server: PveServer, home: PveHome) -> None:
         spec = {**SPEC, "vms": [{**COMMON, **vm} for vm in SPEC["vms"]]}
         self.home = home
         self.client = Client(server)
-        self.box = home.ok("up", home.spec(spec), timeout=2 * WAIT_SECONDS)
+        self.sandbox = home.ok("up", home.spec(spec), timeout=2 * WAIT_SECONDS)
         self.ids = {
             entry["config"]["name"]: int(vmid)
             for vmid, entry in server.state()["vms"].items()
-            if self.box in entry["config"].get("tags", "")
+            if self.sandbox in entry["config"].get("tags", "")
         }
 
     def sh(self, vm: str, script: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def lab() -> Iterator[Lab]:
         try:
             lab = Lab(server, home)
             yield lab
-            home.ok("rm", lab.box, timeout=WAIT_SECONDS)
+            home.ok("rm", lab.sandbox, timeout=WAIT_SECONDS)
             assert not [vmid for vmid in lab.ids.values() if str(vmid) in server.state()["vms"]]
         finally:
             home.close()
@@ -99,10 +99,10 @@ def test_no_cards_means_no_cards(lab: Lab) -> None:
 def test_a_snapshot_keeps_the_memory(lab: Lab) -> None:
     boot = lab.sh("attacker", "cat /proc/sys/kernel/random/boot_id")["out-data"]
     lab.sh("attacker", "echo before > /root/state")
-    lab.home.ok("snapshot", lab.box, "one", timeout=WAIT_SECONDS)
+    lab.home.ok("snapshot", lab.sandbox, "one", timeout=WAIT_SECONDS)
     lab.sh("attacker", "echo after > /root/state")
-    lab.home.ok("restore", lab.box, "one", timeout=WAIT_SECONDS)
+    lab.home.ok("restore", lab.sandbox, "one", timeout=WAIT_SECONDS)
     # Through moat: it waits for an agent that a busy machine keeps from answering.
     words = ["cat", "/root/state", "/proc/sys/kernel/random/boot_id"]
-    result = lab.home.ok("exec", "--vm", "attacker", lab.box, "--", *words)
+    result = lab.home.ok("exec", "--vm", "attacker", lab.sandbox, "--", *words)
     assert result == f"before\n{boot}".strip()

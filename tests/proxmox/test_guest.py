@@ -1,4 +1,4 @@
-"""The way into a real VM behind the test server: agent calls, and the kept channel."""
+"""The link into a real VM behind the test server: agent calls, and the kept line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def running() -> Iterator[PveServer]:
 
 
 @pytest.fixture
-def server(running: PveServer) -> PveServer:
+def server(running: PveServer) -> Iterator[PveServer]:
     running.clear()
-    return running
+    yield running
+    running.clear()
 
 
 @pytest.fixture(scope="module")
@@ -168,24 +169,24 @@ def test_without_the_runner(server: PveServer) -> None:
         assert plain.sh("sleep 1000", timeout=0.5)["timed_out"]
 
 
-# --- the kept channel ---
+# --- the kept line ---
 
 
 @pytest.fixture
 def kept(server: PveServer) -> Iterator[Probe]:
-    """A guest that has been used often, so that its channel is open."""
-    with Probe(server, VM, "channel") as probe:
-        wait_for_channel(probe)
+    """A guest that has been used often, so that its kept line is open."""
+    with Probe(server, VM, "kept-line") as probe:
+        wait_for_kept_line(probe)
         yield probe
 
 
-def wait_for_channel(probe: Probe) -> None:
+def wait_for_kept_line(probe: Probe) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while probe.exec("true")["requests"]:
-        assert time.monotonic() < deadline, "no channel was opened"
+        assert time.monotonic() < deadline, "no kept line was opened"
 
 
-def test_the_kept_channel(server: PveServer, kept: Probe) -> None:
+def test_the_kept_line(server: PveServer, kept: Probe) -> None:
     server.control("clear_log")
     given = bytes(range(256)) * 4
     done = kept.sh("cat; echo err >&2; exit 5", input=given)
@@ -213,7 +214,7 @@ def test_rubbish_on_the_port_is_skipped(kept: Probe) -> None:
     assert kept.exec("echo", "on")["stdout"] == b"on\n"
 
 
-def test_a_port_that_is_flooded_hurts_only_the_channel(server: PveServer, kept: Probe) -> None:
+def test_a_port_that_is_flooded_hurts_only_the_kept_line(server: PveServer, kept: Probe) -> None:
     # Whole lines of ours with wrong numbers: the conversation is over, the VM is not.
     data = bytes(3)
     forged = f"^{zlib.crc32(struct.pack('<H', 999) + data):08x}{999:04x}AAAA"
@@ -223,12 +224,12 @@ def test_a_port_that_is_flooded_hurts_only_the_channel(server: PveServer, kept: 
         assert time.monotonic() < deadline
 
 
-def test_a_channel_that_breaks_is_opened_again(server: PveServer, kept: Probe) -> None:
+def test_a_kept_line_that_breaks_is_opened_again(server: PveServer, kept: Probe) -> None:
     server.control("cut")
     deadline = time.monotonic() + WAIT_SECONDS
     while kept.exec("true").get("error"):
         assert time.monotonic() < deadline
-    wait_for_channel(kept)
+    wait_for_kept_line(kept)
 
 
 def test_without_a_second_port_there_is_no_terminal(rest: Probe) -> None:

@@ -134,7 +134,7 @@ def test_a_disk_needs_no_place_to_be_unpacked(clean: PveServer) -> None:
 
 def test_a_storage_for_imports_is_missing(clean: PveServer, tmp_path: Path) -> None:
     unpack_ovas(clean, "backup,iso,vztmpl")
-    # One can import from an ESXi server, but put nothing there.
+    # An ESXi server can be imported from, but nothing can be put there.
     clean.control("add_storage", node="pve", storage="esx", kind="esxi", content="import")
     home = PveHome(instance(clean))
     try:

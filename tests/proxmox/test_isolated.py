@@ -44,7 +44,7 @@ def subnet(number: int) -> SubnetConfig:
 
 
 def isolated() -> dict[str, Any]:
-    """What an eval for that plugin has: two networks, VMs of a template with a card elsewhere."""
+    """The sandbox of an eval for that plugin: two networks; the template has a NIC elsewhere."""
     source = VmSourceConfig(existing_vm_template_tag="base")
     config = ProxmoxSandboxEnvironmentConfig(
         sdn_config=SdnConfig(
@@ -76,7 +76,7 @@ def test_it_is_refused_where_nothing_enforces_it(pve: PveServer) -> None:
         told = home.fails("up", home.spec(isolated()))
         assert "native.isolated" in told
         assert "the firewall of one is off" in told
-        # One that has just been turned off does not count, either.
+        # A firewall that has just been turned off does not count, either.
         assert admin.call("PUT", OPTIONS, {"enable": 1}).status == 200
         home.ok("rm", home.up(isolated()))
         assert admin.call("PUT", OPTIONS, {"enable": 0}).status == 200
@@ -90,12 +90,12 @@ def test_it_reaches_its_own_networks_only(pve: PveServer) -> None:
     assert Client(pve).call("PUT", OPTIONS, {"enable": 1}).status == 200
     home = PveHome(instance(pve))
     try:
-        box = home.up(isolated())
+        sandbox = home.up(isolated())
         state = pve.state()
         vms = {
             vmid: vm["config"]
             for vmid, vm in state["vms"].items()
-            if box in vm["config"].get("tags", "")
+            if sandbox in vm["config"].get("tags", "")
         }
         assert sorted(config["name"] for config in vms.values()) == ["a", "b"]
         assert not any(entry["snat"] for entry in state["subnets"].values())
@@ -105,10 +105,10 @@ def test_it_reaches_its_own_networks_only(pve: PveServer) -> None:
             # Not the template's, which is on a bridge of the node.
             assert "vmbr0" not in cards["net0"]
             assert "firewall=1" in cards["net0"]
-            wall = state["firewall"][f"vm/{vmid}"]
-            assert wall["options"]["enable"] == 1
-            assert wall["options"]["policy_out"] == "DROP"
-            out = [rule for rule in wall["rules"] if rule["type"] == "out"]
+            firewall = state["firewall"][f"vm/{vmid}"]
+            assert firewall["options"]["enable"] == 1
+            assert firewall["options"]["policy_out"] == "DROP"
+            out = [rule for rule in firewall["rules"] if rule["type"] == "out"]
             assert {r["dest"] for r in out if r["action"] == "ACCEPT"} == {
                 "10.7.1.0/24",
                 "10.7.2.0/24",
@@ -118,6 +118,6 @@ def test_it_reaches_its_own_networks_only(pve: PveServer) -> None:
             assert dropped == ["10.7.1.1", "10.7.2.1", None]
             assert out[-1]["action"] == "DROP"
             assert all(rule["enable"] for rule in out)
-        home.ok("rm", box)
+        home.ok("rm", sandbox)
     finally:
         home.close()

@@ -71,7 +71,7 @@ async def machine(shop: PveServer, anyio_backend: str) -> AsyncIterator[ProxmoxS
 
 
 class OrdinaryUser(ProxmoxSandboxEnvironment):
-    """What `user` in a specification makes of it: all that names no user is that one's."""
+    """With `user` in the specification, all that names no user is done as that user."""
 
     start_directory = ""
 

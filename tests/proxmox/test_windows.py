@@ -47,7 +47,7 @@ def pve() -> Iterator[PveServer]:
 
 
 @pytest.fixture(scope="module")
-def box(home: PveHome) -> Iterator[str]:
+def sandbox(home: PveHome) -> Iterator[str]:
     source = {"existing_vm_template_tag": "win"}
     vm = {"source": source, "os_type": "win10", "ram_mb": 512, "vcpus": 1}
     name = home.up({"driver": "proxmox", "vms": [vm]})
@@ -55,85 +55,92 @@ def box(home: PveHome) -> Iterator[str]:
     home.ok("rm", name)
 
 
-def probe(home: PveHome, box: str, *words: str, **more: Any) -> dict[str, Any]:
+def probe(home: PveHome, sandbox: str, *words: str, **more: Any) -> dict[str, Any]:
     """What the program in the guest saw."""
     before = more.pop("options", [])
-    told: dict[str, Any] = json.loads(home.ok("exec", *before, box, "--", PROBE, *words, **more))
+    told: dict[str, Any] = json.loads(
+        home.ok("exec", *before, sandbox, "--", PROBE, *words, **more)
+    )
     return told
 
 
-def test_commands_end_as_they_end(home: PveHome, box: str) -> None:
-    assert home.ok("exec", box, "whoami") == "nt authority\\system"
-    done = home.run("exec", box, "--", PROBE, "--exit=7", "--err=oops")
+def test_commands_end_as_they_end(home: PveHome, sandbox: str) -> None:
+    assert home.ok("exec", sandbox, "whoami") == "nt authority\\system"
+    done = home.run("exec", sandbox, "--", PROBE, "--exit=7", "--err=oops")
     assert (done.returncode, done.stderr) == (7, "oops")
     assert json.loads(done.stdout)["argv"] == ["--exit=7", "--err=oops"]
-    assert home.run("exec", box, "--", "cmd", "/c", "exit 3").returncode == 3
-    crashed = json.loads(home.run("exec", "--json", box, "--", PROBE, "--crash").stdout)
+    assert home.run("exec", sandbox, "--", "cmd", "/c", "exit 3").returncode == 3
+    crashed = json.loads(home.run("exec", "--json", sandbox, "--", PROBE, "--crash").stdout)
     assert crashed["exit_code"] & 0xFFFFFFFF == 0xC0000005
 
 
-def test_arguments_arrive_as_they_are(home: PveHome, box: str) -> None:
-    assert probe(home, box, *NASTY)["argv"] == NASTY
+def test_arguments_arrive_as_they_are(home: PveHome, sandbox: str) -> None:
+    assert probe(home, sandbox, *NASTY)["argv"] == NASTY
     # Through cmd, which would have made something of nearly all of them.
-    assert probe(home, box, *NASTY, options=["-w", "C:\\Tools"])["argv"] == NASTY
+    assert probe(home, sandbox, *NASTY, options=["-w", "C:\\Tools"])["argv"] == NASTY
 
 
-def test_directory_and_variables(home: PveHome, box: str) -> None:
+def test_directory_and_variables(home: PveHome, sandbox: str) -> None:
     given = [f"V{i}={text}" for i, text in enumerate(NASTY) if text]
     options = [word for pair in given for word in ("-e", pair)]
-    told = probe(home, box, options=["-w", "C:/Tools/My App", *options])
+    told = probe(home, sandbox, options=["-w", "C:/Tools/My App", *options])
     assert told["cwd"] == "C:\\Tools\\My App"
     assert {name: told["env"][name] for name in (pair.split("=")[0] for pair in given)} == dict(
         pair.split("=", 1) for pair in given
     )
     # What the guest has of its own is still there.
     assert told["env"]["SYSTEMROOT"] == "C:\\Windows"
-    done = home.run("exec", "-w", "C:\\nowhere", box, "whoami")
+    done = home.run("exec", "-w", "C:\\nowhere", sandbox, "whoami")
     assert (done.returncode, "No such file or directory" in done.stderr) == (126, True)
-    done = home.run("exec", "-w", PROBE, box, "whoami")
+    done = home.run("exec", "-w", PROBE, sandbox, "whoami")
     assert (done.returncode, "Not a directory" in done.stderr) == (126, True)
 
 
-def test_commands_of_cmd_itself(home: PveHome, box: str) -> None:
-    assert home.ok("exec", box, "--", "echo", "hello", "100%", "a&b") == "hello 100% a&b"
-    assert "Microsoft Windows" in home.ok("exec", box, "ver")
-    assert home.run("exec", box, "--", "exit", "5").returncode == 5
-    assert home.ok("exec", box, "--", "cmd", "/c", "echo one & echo two").split() == ["one", "two"]
+def test_commands_of_cmd_itself(home: PveHome, sandbox: str) -> None:
+    assert home.ok("exec", sandbox, "--", "echo", "hello", "100%", "a&b") == "hello 100% a&b"
+    assert "Microsoft Windows" in home.ok("exec", sandbox, "ver")
+    assert home.run("exec", sandbox, "--", "exit", "5").returncode == 5
+    assert home.ok("exec", sandbox, "--", "cmd", "/c", "echo one & echo two").split() == [
+        "one",
+        "two",
+    ]
 
 
-def test_what_does_not_run(home: PveHome, box: str) -> None:
+def test_what_does_not_run(home: PveHome, sandbox: str) -> None:
     for program in ("sh", "/bin/sh", "no-such-program", "C:\\Tools\\none.exe"):
-        done = home.run("exec", box, "--", program, "-c", "true")
+        done = home.run("exec", sandbox, "--", program, "-c", "true")
         assert (done.returncode, "No such file" in done.stderr) == (127, True), done
-    assert home.run("exec", "-w", "C:\\", box, "no-such-program").returncode == 127
-    assert "SYSTEM" in home.fails("exec", "-u", "root", box, "whoami")
-    assert "terminal" in home.fails("exec", "-t", box, "cmd")
+    assert home.run("exec", "-w", "C:\\", sandbox, "no-such-program").returncode == 127
+    assert "SYSTEM" in home.fails("exec", "-u", "root", sandbox, "whoami")
+    assert "terminal" in home.fails("exec", "-t", sandbox, "cmd")
 
 
-def test_input(home: PveHome, box: str) -> None:
-    words = ["exec", "-i", box, "--", "findstr", "^"]
+def test_input(home: PveHome, sandbox: str) -> None:
+    words = ["exec", "-i", sandbox, "--", "findstr", "^"]
     assert home.ok(*words, input="one\ntwo\n") == "one\ntwo"
     # With NULs, or too much for one call of the agent: by a file.
     for data in (bytes(range(256)), os.urandom(200_000)):
-        done = home.run("exec", "-i", box, "--", PROBE, input=data, text=False)
+        done = home.run("exec", "-i", sandbox, "--", PROBE, input=data, text=False)
         assert done.returncode == 0, done.stderr
         assert base64.b64decode(json.loads(done.stdout)["stdin"]) == data
 
 
-def test_timeouts_end_the_tree(home: PveHome, box: str, pve: PveServer) -> None:
-    done = home.run("exec", "--timeout", "1", box, "--", "ping", "-n", "1000", "127.0.0.1")
-    assert (done.returncode, "after 1 seconds" in done.stderr) == (124, True)
+def test_timeouts_end_the_tree(home: PveHome, sandbox: str, pve: PveServer) -> None:
+    done = home.run("exec", "--timeout", "1", sandbox, "--", "ping", "-n", "1000", "127.0.0.1")
+    assert (done.returncode, "after 1 second" in done.stderr) == (124, True)
     assert "Pinging" in done.stdout
-    done = home.run("exec", "--timeout", "1", "-w", "C:\\", box, "ping", "-n", "1000", "127.0.0.1")
+    done = home.run(
+        "exec", "--timeout", "1", "-w", "C:\\", sandbox, "ping", "-n", "1000", "127.0.0.1"
+    )
     assert done.returncode == 124
-    assert home.ok("exec", box, "hostname")
+    assert home.ok("exec", sandbox, "hostname")
 
 
-def test_output_is_whole(home: PveHome, box: str) -> None:
+def test_output_is_whole(home: PveHome, sandbox: str) -> None:
     """Short, or longer than a server can have of the agent at once."""
     sizes = ((1000, 200_000), (262_144, 262_145), (3_000_000, 0), (17_000_000, 300_000))
     for out, errors in sizes:
-        done = home.run("exec", box, "--", PROBE, f"--out={out}", f"--errors={errors}")
+        done = home.run("exec", sandbox, "--", PROBE, f"--out={out}", f"--errors={errors}")
         assert done.returncode == 0, done.stderr
         assert (done.stdout, done.stderr) == ("x" * out, "y" * errors)
 
@@ -143,48 +150,48 @@ def test_output_is_whole(home: PveHome, box: str) -> None:
     [bytes(range(256)), "\ufeffUTF-16 é☃\r\n".encode("utf-16-le"), b"a\x1ab", b"\r\n", b"\n"],
     ids=["all", "utf-16", "ctrl-z", "line", "newline"],
 )
-def test_output_is_exact(home: PveHome, box: str, data: bytes) -> None:
-    done = home.run("exec", box, "--", PROBE, f"--hex={data.hex()}", text=False)
+def test_output_is_exact(home: PveHome, sandbox: str, data: bytes) -> None:
+    done = home.run("exec", sandbox, "--", PROBE, f"--hex={data.hex()}", text=False)
     assert (done.returncode, done.stdout) == (0, data)
 
 
-def test_what_cmd_cannot_be_given_runs_without_it(home: PveHome, box: str) -> None:
+def test_what_cmd_cannot_be_given_runs_without_it(home: PveHome, sandbox: str) -> None:
     lines = ["import os\nprint(1)\n", "x" * 9000]
-    assert probe(home, box, *lines)["argv"] == lines
+    assert probe(home, sandbox, *lines)["argv"] == lines
     # There is no other way for these.
-    assert "line break" in home.fails("exec", "-w", "C:\\", box, "--", PROBE, "a\nb")
-    assert "too long" in home.fails("exec", "-w", "C:\\", box, "--", PROBE, "x" * 9000)
-    assert "lost" in home.fails("exec", box, "--", PROBE, "a\nb", "--out=4000000")
+    assert "line break" in home.fails("exec", "-w", "C:\\", sandbox, "--", PROBE, "a\nb")
+    assert "too long" in home.fails("exec", "-w", "C:\\", sandbox, "--", PROBE, "x" * 9000)
+    assert "lost" in home.fails("exec", sandbox, "--", PROBE, "a\nb", "--out=4000000")
 
 
-def test_batch_files_are_programs(home: PveHome, box: str, tmp_path: Path) -> None:
+def test_batch_files_are_programs(home: PveHome, sandbox: str, tmp_path: Path) -> None:
     (tmp_path / "hello.cmd").write_bytes(b"@echo off\r\necho hello\r\nexit /b 6\r\n")
-    home.ok("cp", str(tmp_path / "hello.cmd"), f"{box}:C:\\Tools\\hello.cmd")
+    home.ok("cp", str(tmp_path / "hello.cmd"), f"{sandbox}:C:\\Tools\\hello.cmd")
     for name in ("C:\\Tools\\hello.cmd", "C:/Tools/hello"):
-        done = home.run("exec", box, "--", name)
+        done = home.run("exec", sandbox, "--", name)
         assert (done.returncode, done.stdout.strip()) == (6, "hello")
 
 
 @pytest.mark.parametrize("size", [0, 5, 46_080, 46_081, 5_000_000])
-def test_files_go_there_and_back(home: PveHome, box: str, tmp_path: Path, size: int) -> None:
+def test_files_go_there_and_back(home: PveHome, sandbox: str, tmp_path: Path, size: int) -> None:
     (tmp_path / "there").write_bytes(os.urandom(size))
-    where = f"{box}:C:\\data\\new dir\\100% é & co\\file.bin"
+    where = f"{sandbox}:C:\\data\\new dir\\100% é & co\\file.bin"
     home.ok("cp", str(tmp_path / "there"), where)
     home.ok("cp", where, str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
     assert (tmp_path / "back").stat().st_mode & 0o777 == 0o644
     # Nothing but the last script stays behind in the guest.
-    left = home.ok("exec", box, "--", "cmd", "/c", "dir /b C:\\Windows\\Temp").split()
+    left = home.ok("exec", sandbox, "--", "cmd", "/c", "dir /b C:\\Windows\\Temp").split()
     assert len({name.split(".")[0] for name in left}) <= 1, left
 
 
-def test_directories(home: PveHome, box: str, tmp_path: Path) -> None:
+def test_directories(home: PveHome, sandbox: str, tmp_path: Path) -> None:
     for text in ("a.txt", "deep/er/b & c.txt", "é.txt"):
         (tmp_path / "in" / text).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / text).write_text(text)
     (tmp_path / "in" / "empty").mkdir()
-    home.ok("cp", str(tmp_path / "in"), f"{box}:C:\\tree")
-    home.ok("cp", f"{box}:C:/tree", str(tmp_path / "out"))
+    home.ok("cp", str(tmp_path / "in"), f"{sandbox}:C:\\tree")
+    home.ok("cp", f"{sandbox}:C:/tree", str(tmp_path / "out"))
     there = [p.relative_to(tmp_path / "in") for p in (tmp_path / "in").rglob("*")]
     assert there
     for name in there:
@@ -193,42 +200,42 @@ def test_directories(home: PveHome, box: str, tmp_path: Path) -> None:
         assert copy.is_dir() == (tmp_path / "in" / name).is_dir()
     # A path in the guest's own words has a last part, too.
     (tmp_path / "here").mkdir()
-    home.ok("cp", f"{box}:C:\\tree\\a.txt", str(tmp_path / "here"))
+    home.ok("cp", f"{sandbox}:C:\\tree\\a.txt", str(tmp_path / "here"))
     assert (tmp_path / "here" / "a.txt").read_text() == "a.txt"
 
 
-def test_files_that_cannot_be_had(home: PveHome, box: str, tmp_path: Path) -> None:
+def test_files_that_cannot_be_had(home: PveHome, sandbox: str, tmp_path: Path) -> None:
     out, here = str(tmp_path / "x"), str(tmp_path / "file")
     Path(here).write_text("x")
-    assert "No such file" in home.fails("cp", f"{box}:C:\\none.txt", out)
-    assert "No such file" in home.fails("cp", f"{box}:C:\\no\\dir\\none.txt", out)
-    assert "Is a directory" in home.fails("cp", f"{box}:C:\\Windows", "-")
-    denied = f"{box}:C:\\System Volume Information\\x"
+    assert "No such file" in home.fails("cp", f"{sandbox}:C:\\none.txt", out)
+    assert "No such file" in home.fails("cp", f"{sandbox}:C:\\no\\dir\\none.txt", out)
+    assert "Is a directory" in home.fails("cp", f"{sandbox}:C:\\Windows", "-")
+    denied = f"{sandbox}:C:\\System Volume Information\\x"
     assert "Permission denied" in home.fails("cp", here, denied)
-    assert "Invalid argument" in home.fails("cp", here, f"{box}:C:\\what?")
+    assert "Invalid argument" in home.fails("cp", here, f"{sandbox}:C:\\what?")
 
 
-def test_calls_that_fail(home: PveHome, box: str, pve: PveServer) -> None:
+def test_calls_that_fail(home: PveHome, sandbox: str, pve: PveServer) -> None:
     """Nothing runs twice; what was not even sent is tried again."""
     path = "/agent/exec$"
     for fault in ({"status": 500, "message": "QEMU guest agent is not running"},):
         pve.fault(path=path, action="status", when="before", **fault)
-        assert home.ok("exec", box, "whoami") == "nt authority\\system"
+        assert home.ok("exec", sandbox, "whoami") == "nt authority\\system"
     pve.fault(path=path, action="drop", when="after")
-    done = home.run("exec", box, "whoami")
+    done = home.run("exec", sandbox, "whoami")
     assert done.returncode != 0
     assert "No such file" not in done.stderr
     pve.clear()
 
 
-def test_a_snapshot_goes_back(home: PveHome, box: str, tmp_path: Path) -> None:
+def test_a_snapshot_goes_back(home: PveHome, sandbox: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("first")
-    home.ok("cp", str(tmp_path / "f"), f"{box}:C:\\state.txt")
-    home.ok("snapshot", box, "start")
+    home.ok("cp", str(tmp_path / "f"), f"{sandbox}:C:\\state.txt")
+    home.ok("snapshot", sandbox, "start")
     (tmp_path / "f").write_text("second")
-    home.ok("cp", str(tmp_path / "f"), f"{box}:C:\\state.txt")
-    home.ok("restore", box, "start")
-    assert home.ok("exec", box, "--", "cmd", "/c", "type C:\\state.txt") == "first"
+    home.ok("cp", str(tmp_path / "f"), f"{sandbox}:C:\\state.txt")
+    home.ok("restore", sandbox, "start")
+    assert home.ok("exec", sandbox, "--", "cmd", "/c", "type C:\\state.txt") == "first"
 
 
 def test_nothing_is_left(home: PveHome, pve: PveServer) -> None:
@@ -249,8 +256,8 @@ async def test_through_inspect(pve: PveServer, tmp_path: Path) -> None:
     vm = {"vm_source_config": source, "ram_mb": 512, "vcpus": 1, "os_type": "win10"}
     config = ProxmoxSandboxEnvironmentConfig.model_validate({"vms_config": [vm]})
     with named(pve, tmp_path):
-        boxes = await ProxmoxSandboxEnvironment.sample_init("windows", config, {})
-        default = boxes["default"]
+        sandboxes = await ProxmoxSandboxEnvironment.sample_init("windows", config, {})
+        default = sandboxes["default"]
         told = await default.exec([PROBE, "a b"], cwd="C:\\Tools", env={"A": "b"}, input="in")
         seen = json.loads(told.stdout)
         assert (seen["argv"], seen["cwd"], seen["env"]["A"]) == (["a b"], "C:\\Tools", "b")
@@ -268,7 +275,7 @@ async def test_through_inspect(pve: PveServer, tmp_path: Path) -> None:
         assert told.stdout == "x" * (most - 3) + "end"
         with pytest.raises(TimeoutError):
             await default.exec(["ping", "-n", "1000", "127.0.0.1"], timeout=1)
-        await ProxmoxSandboxEnvironment.sample_cleanup("windows", config, boxes, False)
+        await ProxmoxSandboxEnvironment.sample_cleanup("windows", config, sandboxes, False)
 
 
 @pytest.fixture

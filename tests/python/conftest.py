@@ -24,9 +24,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A runtime directory for one test; its path is short, as a socket's has to be."""
+    """A runtime directory for one test, which is its state directory, too."""
     directory = Path(tempfile.mkdtemp(prefix="moat-"))
-    monkeypatch.delenv("MOAT_HOME", raising=False)  # set when the real daemon is in use as well
+    monkeypatch.delenv("MOAT_HOME", raising=False)  # the fixtures of the real daemon set it
     monkeypatch.setenv("MOAT_RUNTIME_DIR", str(directory))
+    monkeypatch.setenv("MOAT_STATE_DIR", str(directory))
     yield directory
     shutil.rmtree(directory, ignore_errors=True)

@@ -79,7 +79,7 @@ class Moat:
         return int(json.loads(self.run("info", "--json").stdout)["pid"])
 
     def vm_processes(self, vm: str = "") -> list[int]:
-        """The QEMU processes of our daemons, whatever the present one knows of them.
+        """The QEMU processes of our daemons, also those that the present daemon does not know.
 
         Args:
             vm: only those of VMs with this name.
@@ -100,7 +100,7 @@ class Moat:
         return found
 
     def assert_nothing_left(self) -> None:
-        """Removing takes a moment after a client was killed; then nothing may be there."""
+        """Wait for removals, which take a moment after a client was killed: nothing may stay."""
         deadline = time.monotonic() + GONE_TIMEOUT
         while (left := (self.sandboxes(), self.vm_processes())) != ([], []):
             assert time.monotonic() < deadline, f"left behind: {left}"
@@ -115,7 +115,7 @@ def _need(text: str) -> None:
 
 @contextmanager
 def daemon(data: str | None = None) -> Iterator[Moat]:
-    """A daemon for the duration of the block, with no images promised."""
+    """A daemon for the duration of the block. It may have images in the directory `data`."""
     try:
         binary = find_binary()
     except MoatNotInstalledError as ex:
@@ -134,7 +134,7 @@ def daemon(data: str | None = None) -> Iterator[Moat]:
 
 @pytest.fixture(scope="session")
 def moat() -> Iterator[Moat]:
-    """The daemon that is meant if a test says nothing else."""
+    """The daemon that the package finds in the environment for the rest of the run."""
     with daemon() as client:
         before = {name: os.environ.get(name) for name in client.settings}
         os.environ.update(client.settings)
@@ -178,7 +178,7 @@ def lab(tiny: Moat) -> Iterator[tuple[Moat, str]]:
 
 @pytest.fixture
 async def machine(lab: tuple[Moat, str], monkeypatch: pytest.MonkeyPatch) -> MoatSandboxEnvironment:
-    """A VM that others use, too."""
+    """A VM that other tests use, too."""
     client, sandbox = lab
     monkeypatch.setenv("MOAT_HOME", str(client.home))
     return MoatSandboxEnvironment(await connect(), sandbox, "one")
@@ -195,7 +195,7 @@ def debian_lab(debian: Moat) -> Iterator[tuple[Moat, str]]:
 async def debian_machine(
     debian_lab: tuple[Moat, str], monkeypatch: pytest.MonkeyPatch
 ) -> MoatSandboxEnvironment:
-    """A Debian that others use, too."""
+    """A VM with Debian that other tests use, too."""
     client, sandbox = debian_lab
     monkeypatch.setenv("MOAT_HOME", str(client.home))
     return MoatSandboxEnvironment(await connect(), sandbox, "default")

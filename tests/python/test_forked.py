@@ -1,4 +1,4 @@
-"""A process that an eval has forked, for a scorer's pool for one, and that outlives it."""
+"""A process that an eval has forked (for a scorer's pool, say) and that outlives the eval."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_it_does_not_keep_the_sandboxes(runtime_dir: Path, backend: str) -> None
             assert process.stdout is not None
             child = int(process.stdout.readline())
             process.kill()
-            while peer.recv(65536):  # until the daemon would see that its client is gone
+            while peer.recv(65536):  # until the daemon sees the end of the connection
                 pass
             assert Path(f"/proc/{child}").exists()

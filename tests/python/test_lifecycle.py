@@ -24,7 +24,7 @@ from inspect_moat import (
 )
 from inspect_moat._connect import connect
 from inspect_moat._providers import VagrantSandboxEnvironment
-from inspect_moat._running import running_sandboxes
+from inspect_moat._running_sandboxes import running_sandboxes
 from real_daemon import SMALL, TINY, Moat
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +128,8 @@ async def test_dead_vm_is_unavailable_and_the_others_are_not(
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_until_it_dies)
-            await anyio.sleep(0.5)
+            while "sleep 3600" not in (await victim.exec(["ps", "-o", "args"])).stdout:  # noqa: ASYNC110
+                await anyio.sleep(0.1)
             os.kill(pid, signal.SIGKILL)
         await expect_unavailable(victim)
     assert (await sample["attacker"].exec(["true"])).success

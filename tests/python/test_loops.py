@@ -1,4 +1,4 @@
-"""Event loops that end without a word, as those of notebooks and test suites do."""
+"""Event loops that end without cancelling their tasks, as in notebooks and test suites."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def answer(peer: Peer, message: Message) -> None:
 
 @contextmanager
 def daemon_of_a_thread(directory: Path) -> Iterator[RogueDaemon]:
-    """The loops of the test come and go; the daemon's stays."""
+    """Runs the daemon in an event loop of its own, which outlives those of the test."""
     with (
         anyio.from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(rogue_daemon(directory, answer)) as daemon,
@@ -33,7 +33,7 @@ def test_connections_of_closed_loops_are_closed(runtime_dir: Path) -> None:
         first = asyncio.new_event_loop()
         connection = first.run_until_complete(connect())
         first.run_until_complete(connection.request("info", {}))
-        first.close()  # and its tasks are neither done nor cancelled
+        first.close()  # its tasks are neither done nor cancelled then
         assert not connection.closed
         second = asyncio.new_event_loop()
         try:

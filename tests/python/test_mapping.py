@@ -11,7 +11,7 @@ import pytest
 from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.limits import override_max_read_file_size
 
-from inspect_moat import MoatSandboxEnvironment, _cpus, _result
+from inspect_moat import MoatSandboxEnvironment, _inspect_private, _result
 from inspect_moat._client import Reply
 from inspect_moat._errors import (
     LimitError,
@@ -160,7 +160,7 @@ def test_a_missing_program_is_an_ordinary_failure() -> None:
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
 def test_a_user_that_no_command_can_be_run_as(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a Vagrant machine without sudo: Inspect then does without root, and no warning."""
+    """As in a Vagrant VM without sudo: Inspect then does without root, and does not warn."""
     reply = failure("user", number, os.strerror(number))
     if hasattr(inspect_ai.util, "SandboxUserUnsupportedError"):
         with pytest.raises(inspect_ai.util.SandboxUserUnsupportedError, match="root: "):
@@ -223,7 +223,7 @@ def test_as_many_sandboxes_as_processors_that_may_be_used(monkeypatch: pytest.Mo
     (first, *_) = usable = os.sched_getaffinity(0)
     for inspect_knows in (True, False):
         if not inspect_knows:
-            monkeypatch.setattr(_cpus, "effective_cpu_count", None)
+            monkeypatch.setattr(_inspect_private, "effective_cpu_count", None)
         os.sched_setaffinity(0, {first})
         try:
             assert MoatSandboxEnvironment.default_concurrency() == 1

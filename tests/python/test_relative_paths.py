@@ -18,9 +18,9 @@ import pytest
 from inspect_ai.util._sandbox.lifecycle import sandbox_lifecycle_scope
 
 from inspect_moat import MoatSandboxEnvironment, MoatSandboxEnvironmentConfig, VmConfig, VmSource
-from inspect_moat._places import note_start, places_of_sample, places_of_task
 from inspect_moat._providers import VagrantSandboxEnvironment
 from inspect_moat._proxmox_config import load_instances
+from inspect_moat._relative_paths import note_start, paths_of_sample, paths_of_task
 from inspect_moat._wire import Message
 from rogue_daemon import Handler, Peer, RogueDaemon, rogue_daemon
 from vagrantsandbox import VagrantSandboxEnvironmentConfig
@@ -115,7 +115,7 @@ async def test_one_vagrantfile_is_meant(
     made = [spec["native"]["vagrantfile"] for spec in asked(daemon, "up")]
     assert made == [str(root / places[0] / "Vagrantfile")], said
     checked = [spec["native"]["vagrantfile"] for spec in asked(daemon, "validate")]
-    # without a word from Inspect about where it was started, it cannot be checked before
+    # Inspect does not say before the sample where it was started, so it cannot be checked before
     assert checked == ([] if options else made)
 
 
@@ -185,16 +185,16 @@ def test_tasks_that_share_a_configuration_cannot_mean_two_files(
             (root / name).mkdir()
             (root / name / "Vagrantfile").write_text("")
             monkeypatch.chdir(root / name)
-            places = places_of_task(config)
+            paths = paths_of_task(config)
         with pytest.raises(ValueError, match=r"beside several tasks .*a/Vagrantfile, .*b/Vag"):
-            places.locate("./Vagrantfile")
+            paths.locate("./Vagrantfile")
         monkeypatch.chdir(root)
         with pytest.raises(ValueError, match="beside several tasks"):
-            places_of_sample(config).locate("./Vagrantfile")
+            paths_of_sample(config).locate("./Vagrantfile")
         (root / "Vagrantfile").write_text("")
-        assert places_of_sample(config).locate("./Vagrantfile") == str(root / "Vagrantfile")
+        assert paths_of_sample(config).locate("./Vagrantfile") == str(root / "Vagrantfile")
         other = VagrantSandboxEnvironmentConfig(primary_vm_name="web")
-        assert places_of_sample(other).locate("none") == str(root / "none")
+        assert paths_of_sample(other).locate("none") == str(root / "none")
 
 
 def test_outside_of_evals_it_is_the_present_directory(
@@ -203,10 +203,10 @@ def test_outside_of_evals_it_is_the_present_directory(
     config = MoatSandboxEnvironmentConfig(vms=(VmConfig(source=VmSource(ova=Path("../x.ova"))),))
     for directory in (root, root / "evals"):
         monkeypatch.chdir(directory)
-        for places in (places_of_task(config), places_of_sample(config)):
-            assert places.locate("../x.ova") == f"{directory}/../x.ova"
-            assert places.locate("/x.ova") == "/x.ova"
-            assert not places.unsure
+        for paths in (paths_of_task(config), paths_of_sample(config)):
+            assert paths.locate("../x.ova") == f"{directory}/../x.ova"
+            assert paths.locate("/x.ova") == "/x.ova"
+            assert not paths.unsure
     monkeypatch.setenv("PROXMOX_CONFIG_FILE", "servers.json")
     monkeypatch.delenv("PROXMOX_HOST", raising=False)
     (root / "servers.json").write_text('{"instances": []}')

@@ -29,13 +29,13 @@ from inspect_moat._client import Request
 from inspect_moat._connect import connect
 from inspect_moat._errors import MoatError, MoatNotInstalledError
 from inspect_moat._providers import VagrantSandboxEnvironment
-from inspect_moat._running import running_sandboxes
+from inspect_moat._running_sandboxes import running_sandboxes
 from inspect_moat._wire import Message
 from rogue_daemon import PATIENCE, Peer, RogueDaemon, rogue_daemon
 
 pytestmark = pytest.mark.anyio
 
-BOX: dict[str, Any] = {"sandbox": "3f9a1c20", "vms": [{"name": "only"}]}
+SANDBOX: dict[str, Any] = {"sandbox": "3f9a1c20", "vms": [{"name": "only"}]}
 
 
 async def silent(peer: Peer, message: Message) -> None:
@@ -134,7 +134,7 @@ async def test_a_daemon_that_never_answers(
 
 
 async def test_sandboxes_that_wait_for_room_leave_room_for_commands(runtime_dir: Path) -> None:
-    """Without it nobody could end, and so nobody could begin either."""
+    """Requests that wait for memory must leave room for the removals that give memory back."""
 
     async def no_room(peer: Peer, message: Message) -> None:
         if message["op"] != "up":
@@ -227,14 +227,14 @@ async def test_sandbox_that_is_made_in_spite_of_the_cancellation_is_removed(
     async def too_late(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
             await daemon.wait_for("cancel")
-            await peer.result(message["id"], **BOX)
+            await peer.result(message["id"], **SANDBOX)
         else:
             await peer.result(message["id"])
 
     async with rogue_daemon(runtime_dir, too_late) as daemon:
         await start_and_cancel(daemon)
     assert [request["args"] for request in daemon.requests("rm")] == [
-        {"sandboxes": [BOX["sandbox"]]}
+        {"sandboxes": [SANDBOX["sandbox"]]}
     ]
 
 
@@ -242,7 +242,7 @@ async def test_sandbox_that_is_made_in_spite_of_the_cancellation_is_removed(
 async def test_forks_that_are_made_in_spite_of_the_cancellation_are_removed(
     runtime_dir: Path, made: int
 ) -> None:
-    copies = [{**BOX, "sandbox": f"{n}123456789"} for n in range(made)]
+    copies = [{**SANDBOX, "sandbox": f"{n}123456789"} for n in range(made)]
     asked = anyio.Event()
 
     async def too_late(peer: Peer, message: Message) -> None:
@@ -251,7 +251,7 @@ async def test_forks_that_are_made_in_spite_of_the_cancellation_are_removed(
             await daemon.wait_for("cancel")
             await peer.result(message["id"], sandboxes=copies)
         else:
-            await peer.result(message["id"], **(BOX if message["op"] == "up" else {}))
+            await peer.result(message["id"], **(SANDBOX if message["op"] == "up" else {}))
 
     async with rogue_daemon(runtime_dir, too_late) as daemon:
         environments = await MoatSandboxEnvironment.sample_init("task", None, {})
@@ -262,12 +262,12 @@ async def test_forks_that_are_made_in_spite_of_the_cancellation_are_removed(
             tasks.cancel_scope.cancel()
         removed = [request["args"]["sandboxes"] for request in daemon.requests("rm")]
         assert removed == [[one["sandbox"] for one in copies]]
-        assert [*running_sandboxes()] == [BOX["sandbox"]]
+        assert [*running_sandboxes()] == [SANDBOX["sandbox"]]
 
 
 async def test_a_sandbox_whose_removal_was_cancelled_is_left_to_the_task(runtime_dir: Path) -> None:
     async def answer(peer: Peer, message: Message) -> None:
-        await peer.result(message["id"], **(BOX if message["op"] == "up" else {}))
+        await peer.result(message["id"], **(SANDBOX if message["op"] == "up" else {}))
 
     async with rogue_daemon(runtime_dir, answer) as daemon:
         environments = await MoatSandboxEnvironment.sample_init("task", None, {})
@@ -277,7 +277,7 @@ async def test_a_sandbox_whose_removal_was_cancelled_is_left_to_the_task(runtime
         assert daemon.requests("rm") == []
         await MoatSandboxEnvironment.task_cleanup("task", None, True)
         assert [request["args"]["sandboxes"] for request in daemon.requests("rm")] == [
-            [BOX["sandbox"]]
+            [SANDBOX["sandbox"]]
         ]
         assert running_sandboxes() == {}
 
@@ -285,7 +285,7 @@ async def test_a_sandbox_whose_removal_was_cancelled_is_left_to_the_task(runtime
 @pytest.mark.parametrize("seconds", [0, -5])
 async def test_exec_with_no_time_left_does_not_run(runtime_dir: Path, seconds: int) -> None:
     async def answer(peer: Peer, message: Message) -> None:
-        await peer.result(message["id"], **BOX)
+        await peer.result(message["id"], **SANDBOX)
 
     async with rogue_daemon(runtime_dir, answer) as daemon:
         environments = await MoatSandboxEnvironment.sample_init("task", None, {})
@@ -297,12 +297,12 @@ async def test_exec_with_no_time_left_does_not_run(runtime_dir: Path, seconds: i
 async def test_a_daemon_of_somebody_who_has_the_program(
     runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """We have no binary to name, and need none."""
+    """The daemon was started by another process: the package needs no binary."""
 
     async def answer(peer: Peer, message: Message) -> None:
-        running = {**BOX, "vms": [{"name": "only", "state": "running", "user": "user"}]}
+        running = {**SANDBOX, "vms": [{"name": "only", "state": "running", "user": "user"}]}
         shown = {"sandboxes": [running]} if message["op"] == "ls" else {"forwards": []}
-        await peer.result(message["id"], **(BOX if message["op"] == "up" else shown))
+        await peer.result(message["id"], **(SANDBOX if message["op"] == "up" else shown))
 
     def nowhere() -> str:
         raise MoatNotInstalledError
@@ -320,7 +320,7 @@ async def test_exec_without_any_answer_is_tried_again_with_less_time(
 ) -> None:
     async def too_late(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
-            await peer.result(message["id"], **BOX)
+            await peer.result(message["id"], **SANDBOX)
         else:
             await peer.error(message["id"], "timeout", "the deadline passed")
 
@@ -336,7 +336,7 @@ async def test_a_lost_daemon_makes_its_environments_unavailable_but_not_the_next
 ) -> None:
     async def hang_up(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
-            await peer.result(message["id"], **BOX)
+            await peer.result(message["id"], **SANDBOX)
         elif message["args"].get("argv") == ["last words"]:
             await peer.send({"type": "data", "id": message["id"], "stream": "stdout"}, b"...")
             await peer.stream.aclose()
@@ -365,7 +365,7 @@ async def test_a_file_larger_than_asked_for_is_refused(runtime_dir: Path) -> Non
     async def generous(peer: Peer, message: Message) -> None:
         if message["op"] == "read":
             await peer.send({"type": "data", "id": message["id"], "stream": "body"}, b"12345")
-        await peer.result(message["id"], **BOX)
+        await peer.result(message["id"], **SANDBOX)
 
     async with rogue_daemon(runtime_dir, generous):
         environments = await MoatSandboxEnvironment.sample_init("task", None, {})
@@ -378,7 +378,7 @@ async def test_a_full_disk_is_no_output_limit(
 ) -> None:
     async def full(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
-            await peer.result(message["id"], **BOX)
+            await peer.result(message["id"], **SANDBOX)
         else:
             await peer.error(message["id"], "limit", "the disk is full")
 
@@ -401,7 +401,7 @@ async def test_a_model_saves_a_few_states_under_names_of_its_own(
 
     async def save(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
-            await peer.result(message["id"], **BOX)
+            await peer.result(message["id"], **SANDBOX)
         elif message["op"] == "snapshots":
             await peer.result(message["id"], snapshots=saved)
         elif message["op"] == "snapshot":
@@ -430,7 +430,7 @@ async def test_a_model_saves_a_few_states_under_names_of_its_own(
 async def test_a_driver_that_lists_no_snapshots_saves_whole_sandboxes_all_the_same(
     runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Proxmox servers, where a snapshot of the evaluation is of one VM."""
+    """On Proxmox servers the snapshots of an evaluation are of one VM, those of a model of all."""
 
     async def save(peer: Peer, message: Message) -> None:
         if message["op"] == "snapshots":
@@ -460,7 +460,7 @@ async def test_a_driver_that_lists_no_snapshots_saves_whole_sandboxes_all_the_sa
 async def test_a_command_too_large_for_the_guest_is_an_ordinary_failure(runtime_dir: Path) -> None:
     async def refuse(peer: Peer, message: Message) -> None:
         if message["op"] == "up":
-            await peer.result(message["id"], **BOX)
+            await peer.result(message["id"], **SANDBOX)
         elif message["args"]["argv"] == ["long"]:
             await peer.error(message["id"], "limit", "a command of 9 MB", errno=errno.E2BIG)
         else:
@@ -553,7 +553,7 @@ async def test_a_specification_for_proxmox_servers_brings_their_logins(
     runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answer(peer: Peer, message: Message) -> None:
-        await peer.result(message["id"], **(BOX if message["op"] == "up" else {}))
+        await peer.result(message["id"], **(SANDBOX if message["op"] == "up" else {}))
 
     source = VmSource(existing_vm_template_tag="debian")
     vms = (VmConfig(source=source),)

@@ -45,7 +45,7 @@ def servers(config: ProxmoxSandboxEnvironmentConfig) -> list[dict[str, Any]]:
 def test_a_pool_file_is_stronger_than_a_server_in_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That plugin wrote a host into each log, the one of the environment or none at all."""
+    """The Proxmox plugin wrote a host into each log, which may not be the one to use now."""
     file = tmp_path / "servers.json"
     one = {"pool_id": "default", "password": PASSWORD, "node": "n"}
     pool = [

@@ -50,4 +50,4 @@ async def test_snapshots_and_forks(tiny: Moat) -> None:
         await _save_copy_and_go_back(environments["default"].as_type(VmSandboxEnvironment), tiny)
     finally:
         await MoatSandboxEnvironment.sample_cleanup("snapshots", CONFIG, environments, False)
-    tiny.assert_nothing_left()  # the copy that was left went along
+    tiny.assert_nothing_left()  # the other copy was removed with the sandbox

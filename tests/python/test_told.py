@@ -1,4 +1,4 @@
-"""What the model is told of a command or a path that cannot be, instead of losing its sample.
+"""Commands and paths that are impossible: the model is told, and its sample goes on.
 
 The daemon's answers are those of guests that are hard to get: Windows, and guests in trouble.
 """
@@ -13,7 +13,7 @@ import pytest
 
 from inspect_moat import MoatSandboxEnvironment
 from inspect_moat._connect import connect
-from inspect_moat._running import running_sandboxes
+from inspect_moat._running_sandboxes import running_sandboxes
 from inspect_moat._wire import Message
 from rogue_daemon import Peer, rogue_daemon
 
@@ -114,7 +114,7 @@ async def test_a_restore_is_of_all_directories(runtime_dir: Path) -> None:
 
 
 async def test_only_what_inspect_staged_is_read_as_root(runtime_dir: Path) -> None:
-    """Checkpoints copy it there as root, and then read it as they would in a container."""
+    """Checkpoints copy a file there as root, then read it as the default user of a container."""
 
     async def strict(peer: Peer, message: Message) -> None:
         if message["args"].get("user") == "root":
@@ -139,7 +139,7 @@ async def test_only_what_inspect_staged_is_read_as_root(runtime_dir: Path) -> No
 
 
 async def test_a_sandbox_that_cannot_be_told_apart_is_removed_at_once(runtime_dir: Path) -> None:
-    """Inspect cleans up after no sample_init that failed."""
+    """Inspect does not clean up after a sample_init that failed."""
 
     async def answer(peer: Peer, message: Message) -> None:
         nobody = {"sandbox": "3f9a1c20", "vms": [{"name": "only", "sandbox": False}]}

@@ -1,4 +1,4 @@
-"""Framing: what goes in comes out, and nothing else does."""
+"""Framing: the messages that were encoded are decoded, and nothing else is."""
 
 from __future__ import annotations
 

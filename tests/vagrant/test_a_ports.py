@@ -100,7 +100,7 @@ def test_a_service_on_one_address_only(home: VagrantHome, lab: str) -> None:
 
 
 def test_nobody_listens(home: VagrantHome, lab: str, web: int) -> None:
-    """The client's connection is closed, and no other minds."""
+    """The client's connection is closed; other connections are not disturbed."""
     port = forward(home, lab, 9999)
     with socket.create_connection(("127.0.0.1", port), TIMEOUT) as peer:
         assert peer.recv(1) == b""
@@ -111,7 +111,7 @@ def test_nobody_listens(home: VagrantHome, lab: str, web: int) -> None:
 
 
 def test_after_a_lost_connection(home: VagrantHome, lab: str, web: int) -> None:
-    """The next one to come makes the SSH connection again."""
+    """The next connection to the port makes the SSH connection again."""
     as_root(home, lab, "ps | awk '/[s]shd: vagrant/ { print $1 }' | xargs kill")
     assert fetch(web) == b"first\n"
 

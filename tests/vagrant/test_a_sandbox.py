@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 async def sandbox_env(home: VagrantHome, lab: str) -> SandboxEnvironment:
-    """For Inspect's own checks, which are imported above: as the user `vagrant`."""
+    """What Inspect's own checks, imported above, run in: commands run as the user `vagrant`."""
     return VagrantSandboxEnvironment(await connect(), lab, "attacker")
 
 
@@ -89,7 +89,7 @@ def test_vagrant_itself_still_works(home: VagrantHome, lab: str) -> None:
 
 
 def test_what_vagrant_may_share_with_guests(home: VagrantHome, lab: str) -> None:
-    """The directory of the Vagrantfile has nothing that is not for them."""
+    """Guests may see the directory of the Vagrantfile: nothing else is in there."""
     place = Path(home.sandbox(lab)["vms"][0]["place"])
     assert {path.name for path in place.iterdir()} == {
         ".vagrant",
@@ -133,7 +133,7 @@ def cut_connection(home: VagrantHome, lab: str, user: str) -> None:
 
 
 def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
-    """With another key than the first one: see `insert_key` in Vagrantfile.lab."""
+    """The new connection has another key than the first: see `insert_key` in Vagrantfile.lab."""
     place = Path(home.sandbox(lab)["vms"][0]["place"])
     assert "insecure" not in (place.parent / "ssh" / f"moat-{lab}-attacker").read_text()
     slow = home.start("exec", lab, "--", "sleep", "1000")
@@ -144,7 +144,7 @@ def test_a_lost_connection_is_made_again(home: VagrantHome, lab: str) -> None:
 
 
 def test_a_user_without_sudo(home: VagrantHome, lab: str) -> None:
-    """Commands run as that user, and as nobody else."""
+    """Commands run as that user, and cannot run as any other."""
     back = "until [ -e /tmp/back ]; do sleep 1; done; mv /etc/away /etc/sudoers"
     away = f"mv /etc/sudoers /etc/away; ({back}) &"
     home.ok("exec", "-u", "root", lab, "--", "sh", "-c", away, timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""What goes wrong, and what is left of it: nothing."""
+"""Failures at every step leave nothing behind."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_process_for_ssh_that_hangs_holds_nobody_up(home: VagrantHome, lab: st
 
 
 def test_after_a_crash_of_the_daemon_inspect_cleans_up(home: VagrantHome, lab: str) -> None:
-    """The sandbox of the other tests: its daemon dies, its machines do not."""
+    """The daemon of the other tests' sandbox dies, its machines do not."""
     home.kill_daemon()
     assert home.domains()
     done = subprocess.run(
@@ -117,7 +117,7 @@ def test_a_kill_while_machines_are_made(home: VagrantHome, victim: str) -> None:
 
 
 def test_a_crash_when_a_secret_is_needed_to_destroy(home: VagrantHome, tmp_path: Path) -> None:
-    """It is written down nowhere: gc takes it from whoever runs that."""
+    """The secret is written down nowhere: gc takes it from the environment of its user."""
     needs = 'raise "no token" unless ENV["LAB_TOKEN"] == "sesame"\n'
     file = write(tmp_path / "Vagrantfile", needs + (FILES / "Vagrantfile.single").read_text())
     home.env["LAB_TOKEN"] = "sesame"
@@ -161,7 +161,7 @@ def test_a_kill_before_vagrant_has_written_down_what_it_made(
 
 
 def test_interrupted_while_another_takes_the_box_in(home: VagrantHome) -> None:
-    """Vagrant itself is told, as by Ctrl-C; it waits for the lock that we have."""
+    """Vagrant waits for the lock that this test holds, and gets an interrupt, as by Ctrl-C."""
     home.ok("serve", "--background")
     cache = Path(json.loads(home.ok("info", "--json"))["paths"]["cache"])
     path = cache / "vagrant" / "moat-test.lock"

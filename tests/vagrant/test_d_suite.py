@@ -35,7 +35,7 @@ async def test_vagrant_of_a_sandbox(home: VagrantHome) -> None:
     await sandbox.write_file("/tmp/x", "written")
     said = await sandbox.vagrant.ssh(sandbox.vm_name, "cat /tmp/x; whoami", timeout=TIMEOUT)
     assert (said["returncode"], said["stdout"]) == (0, "writtenvagrant\n")
-    await VagrantSandboxEnvironment.sample_cleanup("suite", None, {}, False)  # of nothing
+    await VagrantSandboxEnvironment.sample_cleanup("suite", None, {}, False)  # there is none
     await _run_in_executor(sandbox.vagrant.destroy)
     home.wait_until_clean()
     await VagrantSandboxEnvironment.sample_cleanup("suite", None, environments, False)

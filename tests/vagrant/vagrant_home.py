@@ -55,7 +55,7 @@ class VagrantHome(Home):
         return done.stdout.split()
 
     def disks(self) -> list[str]:
-        """Those of machines: the box itself stays in the pool."""
+        """The disks of machines; that of the box itself stays in the pool."""
         done = subprocess.run(
             ["virsh", "-q", "vol-list", "default"], capture_output=True, text=True, check=False
         )
@@ -63,7 +63,7 @@ class VagrantHome(Home):
         return [name for name in names if "_vagrant_box_image_" not in name]
 
     def left_of(self) -> list[str]:
-        """What sandboxes may not leave: machines, disks, directories, rows, processes."""
+        """What sandboxes may not leave: machines, disks, directories, entries, processes."""
         left = [f"machine {name}" for name in self.domains()]
         left += [f"disk {name}" for name in self.disks()]
         if self.cache.exists():

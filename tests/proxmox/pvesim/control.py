@@ -54,9 +54,13 @@ class Control:
     def do_fault(self, **rule: Any) -> int:
         return self.app.faults.add(rule)
 
-    def do_clear_faults(self) -> None:
+    def do_clear_faults(self) -> list[str]:
+        """Removes all faults; returns those that never struck, so that they tested nothing."""
+        missed = [str(rule) for rule in self.app.faults.rules if not rule.struck]
+        missed += [f"task {rule['kind']}" for rule in self.app.tasks.failures if not rule["struck"]]
         self.app.faults.rules.clear()
         self.app.tasks.failures.clear()
+        return missed
 
     def do_struck(self) -> dict[str, int]:
         """How often each rule has struck."""
@@ -71,9 +75,15 @@ class Control:
         when: str = "before",
         id: str = "",
     ) -> None:
-        self.app.tasks.failures.append(
-            {"kind": kind, "status": status, "times": times, "skip": skip, "when": when, "id": id}
-        )
+        rule = {
+            "kind": kind,
+            "status": status,
+            "times": times,
+            "skip": skip,
+            "when": when,
+            "id": id,
+        }
+        self.app.tasks.failures.append({**rule, "struck": 0})
 
     def do_task_seconds(self, kind: str, seconds: float) -> None:
         if kind == "*":

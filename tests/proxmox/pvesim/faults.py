@@ -34,6 +34,9 @@ class Rule:
         if self.action == "latency":
             self.when = "never"
 
+    def __str__(self) -> str:
+        return f"{self.action} {self.when} {self.method} {self.path.pattern}"
+
     def fits(self, verb: str, path: str, count: int) -> bool:
         if self.times == 0 or self.method not in ("*", verb) or not self.path.search(path):
             return False
@@ -74,7 +77,7 @@ class Faults:
         return entry
 
     def match(self, verb: str, path: str) -> Rule | None:
-        """The first rule that is not a mere delay wins; delays add to it."""
+        """Of the rules that fit, the first that is no delay strikes; all delays add up."""
         count = len(self.log)
         delay = 0.0
         chosen: Rule | None = None

@@ -1,4 +1,4 @@
-"""What runs behind the VMs: nothing, or QEMU. This file is the nothing."""
+"""What runs behind the VMs of `--vms none`: nothing. The other kinds build on this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Machine:
-    """A VM that is switched on, but is only a word."""
+    """A VM that is switched on, with nothing behind it."""
 
     def __init__(self, vm: Vm) -> None:
         self.pid = 20000 + vm.vmid

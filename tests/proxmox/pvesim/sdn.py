@@ -215,7 +215,7 @@ class Sdn:
         return failed
 
     def status(self, node: str) -> list[dict[str, Any]]:
-        """A node that is behind says so of every zone."""
+        """A node that has not taken over the last apply calls every zone pending."""
         behind = self.version_of[node] != self.version
         rows = []
         for zone in sorted(self.running["zones"]):
@@ -285,7 +285,7 @@ class Sdn:
         """The address of a network card, by a cache that remembers also that there was none.
 
         Only addresses that were given out enter it by themselves; others when they are looked for.
-        Letters count: aa is not AA.
+        Case counts: aa is not AA.
         """
         zone = self.with_dhcp(vnet)
         if not zone:

@@ -136,6 +136,7 @@ class Tasks:
             if rule["times"] == 0:
                 continue
             rule["times"] -= 1
+            rule["struck"] += 1
             raise TaskFailed(str(rule["status"]))
 
     def get(self, upid: str) -> Task:
