@@ -22,11 +22,11 @@ import anyio
 from ._errors import MoatError
 from ._wire import BLOB_MAX, FrameDecoder, Message, ProtocolError, encode_frame
 
-# The daemon enforces the timeouts of requests; this much later we stop believing that it does.
+# The daemon enforces the timeouts of requests. If no answer comes this much later, it hangs.
 TIMEOUT_GRACE = 30.0
-# The protocol allows 256 open requests; some are left for those that were given up but are not
-# finished. Those that may wait for memory have places of their own:
-# what they wait for is given back by commands and removals, which must not wait behind them.
+# The protocol allows 256 open requests; the rest is for cancelled requests that are not finished.
+# Requests that may wait for memory are counted apart: commands and removals give memory back, and
+# must not wait behind them.
 OPEN_REQUESTS_MAX = 120
 WAITING_REQUESTS_MAX = 80
 WAITING_OPS = frozenset({"up", "fork"})
@@ -49,7 +49,7 @@ class Request:
 
     @property
     def fits(self) -> bool:
-        """All of the input goes into the request's own frame."""
+        """Whether all of the input goes into the frame of the request itself."""
         return self.input is None or len(self.input) <= BLOB_MAX
 
 
@@ -148,7 +148,7 @@ class Call:
 
 
 class Connection:
-    """A connection whose handshake is done. Belongs to the event loop that opened it."""
+    """A connection whose handshake is done. It belongs to the event loop that opened it."""
 
     def __init__(self, sock: socket.socket, decoder: FrameDecoder, hello: Message) -> None:
         self.daemon_pid = _positive_int(hello.get("pid"))
@@ -222,7 +222,7 @@ class Connection:
             raise
         self._next_id += 1
         self._calls[call.id] = call
-        if self._lost is not None:  # found out by that very send
+        if self._lost is not None:  # send() has found the connection broken
             self._fail_call(call)
         return call
 
@@ -241,12 +241,12 @@ class Connection:
             self._flush()
 
     def send_or_fail(self, message: Message) -> None:
-        """Send a frame if there is still somebody to send it to."""
+        """Send a frame, unless the connection is lost."""
         if self._lost is None:
             self.send(message)
 
     async def drained(self) -> None:
-        """Wait until what was sent is in the socket's hands."""
+        """Wait until the socket has taken all frames."""
         await self._queue_empty.wait()
 
     def _flush(self) -> None:
@@ -279,7 +279,7 @@ class Connection:
                 tasks.start_soon(self._write_forever)
                 await self._read_until_lost()
                 tasks.cancel_scope.cancel()
-        except Exception as ex:  # nobody awaits this task: the calls must hear of it
+        except Exception as ex:  # nobody awaits this task: tell the calls
             self._lose(f"the connection to the moat daemon failed: {ex!r}")
         finally:
             self._lose(LOOP_ENDED)
@@ -330,7 +330,7 @@ class Connection:
             call.finish(None, MoatError("unavailable", self._lost or "the connection is lost"))
 
     def abandon(self) -> None:
-        """End it from outside, when its event loop is closed: nobody is left who could be told."""
+        """End the connection after its event loop was closed: no call is left to be told."""
         self._lost = self._lost or LOOP_ENDED
         self._sock.close()
 

@@ -1,22 +1,22 @@
 """The sandbox specification as Python classes: what `sandbox=("moat", ...)` takes.
 
-The daemon has the last word on a specification; these models exist so that an editor can complete
-the names and a mistake shows where it was made.
+The classes say which members there are and of what type, so that an editor can complete them. What
+is right and wrong is the daemon's to say, which is asked before the first sample: rules that were
+written here as well would differ from those of `moat up` sooner or later.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import (
-    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -27,48 +27,88 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from typing_extensions import Self
+from typing_extensions import Self, override
 
-from ._checks import (
-    NicView,
-    VmView,
-    check_one_source,
-    check_sandbox,
-    check_vm_name,
-    normal_mac,
-    vnet_views,
-)
-from ._places import Locate
-from ._yaml import load_yaml
+from ._relative_paths import Locate
+from ._yaml import load_json, load_yaml
 
 STANDBY_MAX = 64  # the daemon's own limit
 DEFAULT_IMAGE = "debian12"
-RAM_MB_MIN = 64
-RAM_MB_MAX = 4 * 1024 * 1024
-VCPUS_MAX = 512
-DISK_GB_MAX = 65536
-INTERVAL_MIN = 0.1
 
-MacAddress = Annotated[str, AfterValidator(normal_mac)]
-VmName = Annotated[str, AfterValidator(check_vm_name)]
 OsType = Literal[
     "l24", "l26", "other", "solaris",
     "w2k", "w2k3", "w2k8", "win7", "win8", "win10", "win11", "wvista", "wxp",
 ]  # fmt: skip
+# Systems that a Proxmox server can be given, those of all versions of the Proxmox plugin included.
+BuiltIn = Literal["ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3"]
 
 
-# A word or an object: told apart by hand, so that an error is about the one that was meant.
-WORD, OBJECT = "<word>", "<object>"
+def _without_fraction(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _word_or_object(value: Any) -> str:
-    return WORD if isinstance(value, str) else OBJECT
+def _address_as_text(value: Any) -> Any:
+    is_address = isinstance(value, (IPv4Address, IPv6Address, IPv4Network, IPv6Network))
+    return str(value) if is_address else value
+
+
+# The types of JSON, which are stricter than pydantic's own: "2048" is no number, 1 is not true.
+Flag = Annotated[bool, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+# 2048.0 is a whole number too. More than 64 bits would be no number for the daemon, but an error
+# that ends the connection.
+Whole = Annotated[
+    int, Field(strict=True, ge=-(2**63), lt=2**63), BeforeValidator(_without_fraction)
+]
+
+if TYPE_CHECKING:
+    IPv4Text = str | IPv4Address
+    IPv4NetworkText = str | IPv4Network
+else:  # kept as text, so that a configuration equals the one that is read back from a log
+    IPv4Text = IPv4NetworkText = Annotated[str, BeforeValidator(_address_as_text)]
+
+
+# Tags of a text and of all other values. They are told apart before they are validated, so that an
+# error is about the form that was meant, not about all forms.
+TEXT, OTHER = "<text>", "<other>"
+
+
+def _text_or_other(value: Any) -> str:
+    return TEXT if isinstance(value, str) else OTHER
+
+
+class SandboxConfig(BaseModel):
+    """The configuration that a provider takes."""
+
+    reads_files: ClassVar[bool] = False  # whether there is from_file()
+
+    def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
+        """The specification for the daemon. Paths become absolute: it has another directory."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the configuration from a file."""
+        raise NotImplementedError
 
 
 class SpecModel(BaseModel):
     """A part of a specification: cannot be changed, can be hashed, refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    # the members where null does not mean the same as leaving out
+    null_stands: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        fields = cls.model_fields
+        optional = {name for name, field in fields.items() if not field.is_required()}
+        absent = optional.difference(cls.null_stands)
+        return {k: v for k, v in values.items() if v is not None or k not in absent}
 
     def __hash__(self) -> int:
         # pydantic's own hash fails on fields that hold a dict
@@ -86,34 +126,7 @@ def with_none(
     return {**written, field: None} if getattr(model, field) is None else written
 
 
-class OneOf(BaseModel):
-    """For models of which exactly one field must be set."""
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        check_one_source(self)
-        return self
-
-
-class Address(BaseModel):
-    """What network cards have in all specifications."""
-
-    mac: MacAddress | None = None
-    ipv4: IPv4Address | IPv6Address | None = None
-    vlan_tag: int | None = Field(default=None, ge=1, le=4094, strict=True)
-
-    @model_validator(mode="after")
-    def _static_address_needs_mac(self) -> Self:
-        if self.ipv4 is not None and self.mac is None:
-            raise ValueError("ipv4: an ipv4 address requires a mac address")
-        return self
-
-
-# Those that a Proxmox server can be given. All that the Proxmox plugin has ever had are among them.
-BuiltIn = Literal["ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3"]
-
-
-class VmSource(SpecModel, OneOf):
+class VmSource(SpecModel):
     """Where a VM's disk comes from: exactly one of these.
 
     Attributes:
@@ -129,8 +142,8 @@ class VmSource(SpecModel, OneOf):
     existing_vm_template_tag: str | None = None
 
 
-class VmNic(SpecModel, Address):
-    """A network card.
+class VmNic(SpecModel):
+    """A NIC.
 
     Attributes:
         vnet: the alias of the network that it is plugged into.
@@ -140,30 +153,19 @@ class VmNic(SpecModel, Address):
     """
 
     vnet: str
-    ipv4: IPv4Address | None = None
+    mac: str | None = None
+    ipv4: IPv4Text | None = None
+    vlan_tag: Whole | None = None
 
 
 class HealthCheck(SpecModel):
     """A command in the VM that must succeed before the VM counts as ready. Times are seconds."""
 
-    test: tuple[str, ...] = Field(min_length=1)
-    interval: float = Field(default=5, gt=0, allow_inf_nan=False)
-    timeout: int = Field(default=30, gt=0)
-    retries: int = Field(default=60, gt=0)
-    start_period: float = Field(default=0, ge=0, allow_inf_nan=False)
-
-    def to_spec(self) -> dict[str, Any]:
-        """For the daemon, which does not try more often than ten times a second."""
-        return {**self.model_dump(mode="json"), "interval": max(self.interval, INTERVAL_MIN)}
-
-    @field_validator("test")
-    @classmethod
-    def _is_a_command(cls, test: tuple[str, ...]) -> tuple[str, ...]:
-        if not test[0]:
-            raise ValueError("test needs an executable as its first element")
-        if any("\0" in argument for argument in test):
-            raise ValueError("an argument must not contain NUL")
-        return test
+    test: tuple[str, ...]
+    interval: Number = 5
+    timeout: Whole = 30
+    retries: Whole = 60
+    start_period: Number = 0
 
 
 class CloudInit(SpecModel):
@@ -174,41 +176,47 @@ class CloudInit(SpecModel):
     network_config: str | None = None
 
 
+UserType = Annotated[
+    Annotated[str, Tag(TEXT)] | Annotated[Whole, Tag(OTHER)], Discriminator(_text_or_other)
+]
+
+
 class VmConfig(SpecModel):
     """A virtual machine.
 
     Attributes:
         source: where its disk comes from; a plain string is the name of an image.
-        name: its host name, and its name in `sandbox(NAME)`.
+        name: its host name, and its name in `sandbox(NAME)`. The first VM with `is_sandbox` is
+            "default" if it has none.
         disk_gb: grow the disk to this size; as large as the image if left out.
-        nics: its network cards. None: one, in the first network. Empty: none at all.
+        nics: its NICs. None: one, in the first network. Empty: none at all.
         is_sandbox: whether commands can be run in it. Needs the guest agent in the image.
         depends_on: the names of VMs that must be ready before this one is started.
         healthcheck: what "ready" means, beyond being up.
-        user: who runs commands when none is named; the image says so if left out.
+        user: who runs commands if the caller names no user; the default of the image if left out.
         native: settings for the driver alone, passed on as they are.
     """
 
     source: VmSource
-    name: VmName = "default"
-    ram_mb: int = Field(default=2048, ge=RAM_MB_MIN, le=RAM_MB_MAX)
-    vcpus: int = Field(default=2, ge=1, le=VCPUS_MAX)
-    disk_gb: int | None = Field(default=None, ge=1, le=DISK_GB_MAX)
+    name: str | None = None
+    ram_mb: Whole = 2048
+    vcpus: Whole = 2
+    disk_gb: Whole | None = None
     nics: tuple[VmNic, ...] | None = None
-    is_sandbox: bool = True
-    uefi_boot: bool = False
+    is_sandbox: Flag = True
+    uefi_boot: Flag = False
     disk_controller: Literal["virtio", "scsi", "ide"] | None = None
     nic_controller: Literal["virtio", "e1000"] | None = None
     os_type: OsType = "l26"
     cpu: str | None = None
     vga: Literal["none", "std"] = "none"
-    tablet: bool = False
-    firewall: bool = False
-    warm: bool = True
-    await_before_next_vm: bool = False
+    tablet: Flag = False
+    firewall: Flag = False
+    warm: Flag = True
+    await_before_next_vm: Flag = False
     depends_on: tuple[str, ...] = ()
     healthcheck: HealthCheck | None = None
-    user: str | int | None = None
+    user: UserType | None = None
     cloud_init: CloudInit | None = Field(default=None, repr=False)
     native: dict[str, Any] = Field(default_factory=dict)
 
@@ -221,8 +229,8 @@ class VmConfig(SpecModel):
 class DhcpRange(SpecModel):
     """Addresses that DHCP may give away, both ends included."""
 
-    start: IPv4Address
-    end: IPv4Address
+    start: IPv4Text
+    end: IPv4Text
 
 
 class Subnet(SpecModel):
@@ -232,12 +240,12 @@ class Subnet(SpecModel):
         cidr: its addresses.
         gateway: the address of the router. Without one the subnet has no way out.
         snat: translate addresses, so that the world outside can answer.
-        dhcp_ranges: what DHCP gives away. Without any, only cards with an `ipv4` get an address.
+        dhcp_ranges: what DHCP gives away. Without any, only NICs with an `ipv4` get an address.
     """
 
-    cidr: IPv4Network
-    gateway: IPv4Address | None = None
-    snat: bool = False
+    cidr: IPv4NetworkText
+    gateway: IPv4Text | None = None
+    snat: Flag = False
     dhcp_ranges: tuple[DhcpRange, ...] = ()
 
 
@@ -245,25 +253,19 @@ class EgressAllow(SpecModel):
     """What may be reached outside: names (`*.example.org` for all below it), networks, ports."""
 
     domains: tuple[str, ...] = ()
-    cidrs: tuple[IPv4Network, ...] = ()
-    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = ()
-
-    @model_validator(mode="after")
-    def _allows_something(self) -> EgressAllow:
-        if not self.domains and not self.cidrs:
-            raise ValueError("at least one of domains and cidrs is needed")
-        return self
+    cidrs: tuple[IPv4NetworkText, ...] = ()
+    ports: tuple[Whole, ...] = ()
 
 
 class Egress(SpecModel):
-    """A network with a way out to a few places only."""
+    """The egress of a network from which only some places can be reached."""
 
     allow: EgressAllow
 
 
 EgressType = Annotated[
-    Annotated[Literal["deny", "open"], Tag(WORD)] | Annotated[Egress, Tag(OBJECT)],
-    Discriminator(_word_or_object),
+    Annotated[Literal["deny", "open"], Tag(TEXT)] | Annotated[Egress, Tag(OTHER)],
+    Discriminator(_text_or_other),
 ]
 
 
@@ -271,7 +273,7 @@ class Vnet(SpecModel):
     """A virtual network: a switch that only this sandbox is plugged into.
 
     Attributes:
-        alias: the name by which network cards refer to it.
+        alias: the name by which NICs refer to it.
         vlan_aware: let VLAN tags through.
         dhcp: serve DHCP and DNS; as `Networks.dhcp` says if left out.
         egress: "deny", "open", or what is allowed. If left out, "deny".
@@ -281,9 +283,9 @@ class Vnet(SpecModel):
         subnets: its IP networks. Without any it is a bare switch.
     """
 
-    alias: str = Field(min_length=1, max_length=256)
-    vlan_aware: bool = False
-    dhcp: bool | None = None
+    alias: str
+    vlan_aware: Flag = False
+    dhcp: Flag | None = None
     capture: str | None = None
     egress: EgressType | None = None
     subnets: tuple[Subnet, ...] = ()
@@ -292,13 +294,13 @@ class Vnet(SpecModel):
 class Networks(SpecModel):
     """The networks of a sandbox; `dhcp` is what those have that do not say themselves."""
 
-    vnets: tuple[Vnet, ...] = Field(min_length=1)
-    dhcp: bool = True
+    vnets: tuple[Vnet, ...]
+    dhcp: Flag = True
 
 
 NetworksType = Annotated[
-    Annotated[Literal["auto", "none"], Tag(WORD)] | Annotated[Networks, Tag(OBJECT)],
-    Discriminator(_word_or_object),
+    Annotated[Literal["auto", "none"], Tag(TEXT)] | Annotated[Networks, Tag(OTHER)],
+    Discriminator(_text_or_other),
 ]
 
 
@@ -307,7 +309,7 @@ def _default_vms() -> tuple[VmConfig, ...]:
     return (VmConfig(source=VmSource(image=image)),)
 
 
-class MoatSandboxEnvironmentConfig(SpecModel):
+class MoatSandboxEnvironmentConfig(SpecModel, SandboxConfig):
     """A sandbox: VMs, and the networks between them.
 
     Attributes:
@@ -320,36 +322,37 @@ class MoatSandboxEnvironmentConfig(SpecModel):
         standby: how many started sandboxes to keep ready for the next samples (local VMs only).
     """
 
-    vms: tuple[VmConfig, ...] = Field(default_factory=_default_vms, min_length=1)
+    reads_files = True
+    null_stands = ("vms", "networks")
+
+    vms: tuple[VmConfig, ...] = Field(default_factory=_default_vms)
     networks: NetworksType | None = "auto"
     driver: Literal["qemu", "proxmox"] = "qemu"
     pool: str | None = None
     native: dict[str, Any] = Field(default_factory=dict)
     standby: int = Field(default=0, ge=0, le=STANDBY_MAX)
 
+    # No member of the specification, and the daemon answers a request for it only at the end.
     @model_validator(mode="after")
-    def _fits_together(self) -> MoatSandboxEnvironmentConfig:
+    def _standby_is_local(self) -> MoatSandboxEnvironmentConfig:
         if self.standby and self.driver != "qemu":
             raise ValueError("standby: only sandboxes of the qemu driver can be kept ready")
-        vnets = None
-        if isinstance(self.networks, Networks):
-            vnets = vnet_views("networks.vnets", self.networks.vnets)
-        check_sandbox([_vm_view(i, vm) for i, vm in enumerate(self.vms)], vnets)
         return self
 
     @model_serializer(mode="wrap")
     def _written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return with_none(self, "networks", serialize)
 
+    @override
     def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
-        """The specification for the daemon. Paths become absolute: it has another directory."""
         spec = self.model_dump(mode="json", exclude_defaults=True, exclude={"standby"})
         spec["driver"] = self.driver
-        spec["vms"] = [_vm_to_spec(vm, locate) for vm in self.vms]
-        return spec
+        spec["vms"] = [vm.model_dump(mode="json", exclude_defaults=True) for vm in self.vms]
+        return with_absolute_paths(spec, locate)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> MoatSandboxEnvironmentConfig:
+    @override
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
         """Read a specification from a YAML or JSON file.
 
         Raises:
@@ -359,7 +362,7 @@ class MoatSandboxEnvironmentConfig(SpecModel):
         with open(location, encoding="utf-8") as file:
             text = file.read()
         try:
-            content = json.loads(text) if location.suffix == ".json" else load_yaml(text)
+            content = load_json(text) if location.suffix == ".json" else load_yaml(text)
         except (ValueError, yaml.YAMLError) as ex:
             raise ValueError(f"{location}: {ex}") from None
         if not isinstance(content, Mapping):
@@ -370,11 +373,11 @@ class MoatSandboxEnvironmentConfig(SpecModel):
             raise ValueError(f"{location}: {describe(ex)}") from None
         return config._with_paths_below(location.absolute().parent)
 
-    def _with_paths_below(self, directory: Path) -> MoatSandboxEnvironmentConfig:
+    def _with_paths_below(self, directory: Path) -> Self:
         vms = tuple(
-            vm
-            if vm.source.ova is None
-            else vm.model_copy(update={"source": VmSource(ova=directory / vm.source.ova)})
+            vm.model_copy(update={"source": vm.source.model_copy(update={"ova": directory / ova})})
+            if (ova := vm.source.ova)
+            else vm
             for vm in self.vms
         )
         return self.model_copy(update={"vms": vms})
@@ -386,7 +389,7 @@ def describe(error: ValidationError) -> str:
     for item in error.errors(include_url=False, include_input=False):
         place = ""
         for part in item["loc"]:
-            if part in (WORD, OBJECT):
+            if part in (TEXT, OTHER):
                 continue
             place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
         message = item["msg"].removeprefix("Value error, ")
@@ -394,20 +397,9 @@ def describe(error: ValidationError) -> str:
     return "; ".join(lines)
 
 
-def _vm_to_spec(vm: VmConfig, locate: Locate) -> dict[str, Any]:
-    spec = vm.model_dump(mode="json", exclude_defaults=True)
-    spec["name"] = vm.name
-    if vm.source.ova is not None:
-        spec["source"] = {"ova": locate(vm.source.ova)}
-    if vm.healthcheck is not None:
-        spec["healthcheck"] = vm.healthcheck.to_spec()
+def with_absolute_paths(spec: dict[str, Any], locate: Locate) -> dict[str, Any]:
+    """The specification, with absolute paths for the files that disks are made from."""
+    for vm in spec["vms"]:
+        if vm["source"].get("ova"):
+            vm["source"]["ova"] = locate(vm["source"]["ova"])
     return spec
-
-
-def _vm_view(index: int, vm: VmConfig) -> VmView:
-    place = f"vms[{index}]"
-    nics = [
-        NicView(f"{place}.nics[{i}]", nic.vnet, nic.mac, nic.ipv4, nic.vlan_tag)
-        for i, nic in enumerate(vm.nics or ())
-    ]
-    return VmView(place, vm.name, vm.is_sandbox, vm.depends_on, nics)

@@ -7,6 +7,7 @@ the sandboxes belong to it, and that is how nothing is left of them whatever hap
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import errno
 import os
@@ -14,19 +15,21 @@ import socket
 import struct
 import sys
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import anyio
 from anyio.lowlevel import RunVar
 
 from ._client import RECEIVE_SIZE, Connection
-from ._daemon import socket_path, start_daemon
+from ._daemon import noted_socket_path, socket_path, start_daemon
 from ._errors import MoatError, MoatNotInstalledError
 from ._version import __version__
 from ._wire import PROTOCOL_VERSION, FrameDecoder, Message, ProtocolError, encode_frame
 
 CONNECT_TIMEOUT = 30.0
 KNOCK_AGAIN = 0.1
+SOCKET_PATH_MAX = 107  # bytes; the kernel's limit
 
 
 @dataclass
@@ -39,10 +42,10 @@ _loop_state: RunVar[_LoopState] = RunVar("inspect_moat_connection")
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
-def _let_go() -> None:
-    """In a forked process, which may outlive us and would keep the sandboxes alive.
+def _close_sockets_of_parent() -> None:
+    """Close our sockets in a forked process, which may outlive us and would keep the sandboxes.
 
-    The numbers stay in use, so that whoever closes one there closes nothing else.
+    The file descriptors stay in use, so that closing one there closes nothing else.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     for sock in _sockets:
@@ -51,7 +54,7 @@ def _let_go() -> None:
     os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_sockets_of_parent)
 
 
 async def connect() -> Connection:
@@ -80,8 +83,10 @@ class _HungUpError(MoatError):
 
 
 async def _open() -> Connection:
-    """A daemon that hangs up before its greeting has too many clients at the moment, or was about
-    to leave when we knocked: neither lasts, so knock again."""
+    """Open a connection, trying again while the daemon hangs up before its greeting.
+
+    It does so while it has too many clients, or if it was about to end: neither lasts.
+    """
     knock_until = anyio.current_time() + CONNECT_TIMEOUT
     while True:
         try:
@@ -93,12 +98,11 @@ async def _open() -> Connection:
 
 
 async def _open_once() -> Connection:
-    _abandon_those_of_closed_loops()
-    path = socket_path()
-    sock = await _connect_socket(path)
+    _abandon_connections_of_closed_loops()
+    path, sock = await _find_daemon()
     if sock is None:
         await anyio.to_thread.run_sync(start_daemon, abandon_on_cancel=True)
-        sock = await _connect_socket(path)
+        path, sock = await _find_daemon()
         if sock is None:
             raise MoatNotInstalledError(
                 f"`moat serve --background` succeeded, but nothing listens on {path}"
@@ -112,6 +116,38 @@ async def _open_once() -> Connection:
     return connection
 
 
+async def _find_daemon() -> tuple[str, socket.socket | None]:
+    """Connect at our place of the socket, or where the daemon of our state directory has it."""
+    path = socket_path()
+    sock = await _connect_socket(path)
+    if sock is None and (noted := noted_socket_path()) is not None:
+        path = noted
+        sock = await _connect_socket(path)
+    return path, sock
+
+
+@contextlib.contextmanager
+def _short_path(path: str) -> Iterator[str]:
+    """The path, or one through its open directory if it is longer than a socket's may be."""
+    if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+        yield path
+        return
+    directory = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+    finally:
+        os.close(directory)
+
+
+def _try_to_connect(sock: socket.socket, path: str) -> int:
+    """The error number, 0 if it is connected."""
+    try:
+        with _short_path(path) as short:
+            return sock.connect_ex(short)
+    except OSError as ex:  # its directory cannot be opened
+        return ex.errno or errno.EIO
+
+
 async def _connect_socket(path: str) -> socket.socket | None:
     """A connected socket, or None if nobody listens there."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -120,8 +156,8 @@ async def _connect_socket(path: str) -> socket.socket | None:
         sock.setblocking(False)
         with anyio.fail_after(CONNECT_TIMEOUT):
             while True:
-                number = sock.connect_ex(path)
-                if number != errno.EAGAIN:  # too many others connect just now
+                number = _try_to_connect(sock, path)
+                if number != errno.EAGAIN:  # its queue of new connections is full
                     break
                 await anyio.sleep(0.02)
         if number in (errno.ENOENT, errno.ECONNREFUSED):
@@ -139,14 +175,14 @@ async def _connect_socket(path: str) -> socket.socket | None:
 
 
 def _check_peer(sock: socket.socket, path: str) -> None:
-    """Somebody else's socket may lie in /tmp: what we send must not reach them."""
+    """Refuse a socket of another user, who may have put it there to read what we send."""
     _, uid, _ = peer_credentials(sock)
     if uid not in (os.geteuid(), 0):
         raise MoatError("permission", f"{path} belongs to the user with the id {uid}")
 
 
 def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
-    """The pid, uid and gid of whoever listens on the other side."""
+    """The pid, uid and gid of the process that listens on the other side."""
     size = struct.calcsize("3i")
     pid, uid, gid = struct.unpack(
         "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -189,30 +225,31 @@ async def _handshake(sock: socket.socket, path: str) -> Connection:
 
 
 def _keep_running(connection: Connection) -> None:
-    """Start its task, which belongs to the event loop and to no scope of the caller."""
+    """Start the task of a connection. It belongs to the event loop, not to the caller's scope."""
     if _runs_under_trio():
         import trio
 
         trio.lowlevel.spawn_system_task(connection.run, name="inspect_moat")
         return
-    # an empty context: the caller's variables (a sample's, say) would live as long as the loop
+    # In an empty context: the caller's variables (a sample's, say) would live as long as the loop.
     task = contextvars.Context().run(asyncio.get_running_loop().create_task, connection.run())
     _background[task] = connection
     task.add_done_callback(_background.pop)
 
 
-def _abandon_those_of_closed_loops() -> None:
-    """A loop of asyncio may be closed while its tasks are neither done nor cancelled.
+def _abandon_connections_of_closed_loops() -> None:
+    """End the connections of event loops that were closed.
 
-    Such a task cannot even end, but its connection must: sandboxes live as long as that does.
+    asyncio may close a loop whose tasks are neither done nor cancelled. Such a task never ends, but
+    its connection must: sandboxes live as long as their connection.
     """
-    for task, connection in list(_background.items()):  # other threads have loops, too
+    for task, connection in list(_background.items()):  # other threads change it for their loops
         if task.get_loop().is_closed():
             connection.abandon()
 
 
 def _runs_under_trio() -> bool:
-    trio = sys.modules.get("trio")  # imported by whoever started its loop
+    trio = sys.modules.get("trio")  # a trio loop runs only if trio was imported
     if trio is None:
         return False
     try:
@@ -222,5 +259,5 @@ def _runs_under_trio() -> bool:
     return True
 
 
-# The loop keeps only weak references to its tasks.
+# An event loop keeps only weak references to its tasks.
 _background: dict[asyncio.Task[None], Connection] = {}

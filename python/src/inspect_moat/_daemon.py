@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -51,17 +53,59 @@ def _why_not_bundled() -> str:
 
 def socket_path() -> str:
     """Where the daemon listens (docs/protocol.md, "Transport")."""
-    for variable, below in (
-        ("MOAT_RUNTIME_DIR", ""),
-        ("MOAT_HOME", "run"),
-        ("XDG_RUNTIME_DIR", "moat"),
-    ):
-        directory = os.environ.get(variable, "")
-        if directory.startswith("/"):
+    for variable, below in (("MOAT_RUNTIME_DIR", ""), ("MOAT_HOME", "run")):
+        if directory := _directory_of(variable):
             return os.path.join(directory, below, "moat.sock")
-        if directory and variable.startswith("MOAT_"):  # XDG's would be ignored
-            raise ValueError(f'{variable}: "{directory}" is not an absolute path')
-    return f"/tmp/moat-{os.getuid()}/moat.sock"
+    return os.path.join(_state_directory(), "moat.sock")
+
+
+def noted_socket_path() -> str | None:
+    """The socket that the daemon of our state directory has noted in its lock, if one runs here.
+
+    It is another one than `socket_path()` if that daemon was started with other variables.
+    """
+    try:
+        with open(os.path.join(_state_directory(), "daemon.lock"), "rb") as lock:
+            if not _is_held(lock.fileno()):
+                return None  # a daemon that was killed has left its note
+            note = lock.read(8192)
+    except OSError:
+        return None
+    match note.split(b" ", 2):
+        case [_, host, path] if os.fsdecode(host) == socket.gethostname():
+            if path.startswith(b"/") and path.endswith(b"\n"):
+                return os.fsdecode(path[:-1])
+    return None
+
+
+def _is_held(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _state_directory() -> str:
+    for variable, below in (
+        ("MOAT_STATE_DIR", ""),
+        ("MOAT_HOME", "state"),
+        ("XDG_STATE_HOME", "moat"),
+        ("HOME", ".local/state/moat"),
+    ):
+        if directory := _directory_of(variable):
+            return os.path.join(directory, below)
+    raise ValueError("HOME is not set: set it, or MOAT_HOME")
+
+
+def _directory_of(variable: str) -> str | None:
+    """The variable's value, an absolute path, or None if it has none."""
+    directory = os.environ.get(variable, "")
+    if directory.startswith("/"):
+        return directory
+    if directory and variable.startswith("MOAT_"):  # wrong variables of XDG are ignored
+        raise ValueError(f'{variable}: "{directory}" is not an absolute path')
+    return None
 
 
 def start_daemon() -> None:
@@ -71,7 +115,7 @@ def start_daemon() -> None:
         MoatNotInstalledError: there is no binary, or it could not start the daemon.
     """
     command = [find_binary(), "serve", "--background"]
-    # a file and no pipe: the daemon outlives the command, and would keep a pipe open for ever
+    # a file, because the daemon outlives the command and would keep a pipe open for ever
     with tempfile.TemporaryFile() as output:
         try:
             done = subprocess.run(

@@ -11,7 +11,7 @@ from inspect_ai.util import (
     SandboxUnavailableError,
 )
 
-# A path that cannot name a file is a file that does not exist, as far as a reader is concerned.
+# For a reader, a path that cannot name a file is a file that does not exist.
 _NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
@@ -30,7 +30,7 @@ class MoatNotInstalledError(RuntimeError):
 
 
 class LimitError(RuntimeError):
-    """Something does not fit: a snapshot on the disk, a command into what the agent takes."""
+    """Something does not fit: a snapshot on the disk, or a command into a call of the agent."""
 
 
 def to_exception(error: MoatError) -> Exception:
@@ -55,7 +55,7 @@ def to_exception(error: MoatError) -> Exception:
 
 
 def to_vm_exception(error: MoatError) -> Exception:
-    """The same for an operation inside a VM: a sandbox that is gone is an unavailable one."""
+    """The exception for a failed operation inside a VM: a sandbox that is gone is unavailable."""
     if error.kind == "not_found":
         return SandboxUnavailableError(error.message)
     return to_exception(error)
@@ -64,7 +64,7 @@ def to_vm_exception(error: MoatError) -> Exception:
 def to_exec_exception(error: MoatError) -> Exception:
     """The exception for a command that was sent to a VM."""
     if error.kind == "limit" and error.errno is None:
-        # with an errno it is about the command, or about something else on this host
+        # a limit with an errno is not that of the output: the command is too long, say
         return OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, None)
     return to_vm_exception(error)
 
@@ -72,7 +72,7 @@ def to_exec_exception(error: MoatError) -> Exception:
 def to_read_exception(error: MoatError, file: str) -> Exception:
     """The exception for a failed read of `file`."""
     if error.kind == "limit":
-        # what was read of the file so far is of no use to anybody
+        # without the part that was read, which is of no use
         return OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
     if error.errno in _NO_SUCH_FILE:
         return FileNotFoundError(error.errno, os.strerror(error.errno), file)

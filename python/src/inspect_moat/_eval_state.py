@@ -6,10 +6,7 @@ from typing import Any, TypeVar, cast
 
 from anyio.lowlevel import RunVar
 
-try:
-    from inspect_ai.util._sandbox.lifecycle import sandbox_lifecycle_state
-except ImportError:  # older than Inspect's own registry
-    sandbox_lifecycle_state = None  # type: ignore[assignment]
+from ._inspect_private import state_of_eval
 
 T = TypeVar("T")
 
@@ -18,20 +15,14 @@ _of_loop: RunVar[dict[type[Any], Any]] = RunVar("inspect_moat_state")
 
 def eval_state(kind: type[T]) -> T:
     """The one object of a class, made without arguments when it is first asked for."""
-    if sandbox_lifecycle_state is not None:
-        state = sandbox_lifecycle_state()
-        if state is not None:
-            return state.get(kind)
+    of_eval = state_of_eval(kind)
+    if of_eval is not None:
+        return of_eval
     try:
         objects = _of_loop.get()
     except LookupError:
         objects = {}
         _of_loop.set(objects)
-    except RuntimeError:  # not in an event loop: nothing is going on that could be remembered
+    except RuntimeError:  # without an event loop there is nothing to remember it for
         objects = {}
     return cast(T, objects.setdefault(kind, kind()))
-
-
-def is_outside_of_evals() -> bool:
-    """Whether the caller is certainly not Inspect running an eval."""
-    return sandbox_lifecycle_state is not None and sandbox_lifecycle_state() is None

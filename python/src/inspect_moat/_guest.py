@@ -14,7 +14,6 @@ from inspect_ai.util import (
     SandboxEnvironment,
     SandboxEnvironmentLimits,
 )
-from inspect_ai.util._sandbox.environment import HostMapping, PortMapping
 from typing_extensions import override
 
 from ._client import Connection, Reply
@@ -29,8 +28,8 @@ from ._result import (
     to_exec_result,
     user_unsupported,
 )
+from ._sandbox_requests import QUERY_TIMEOUT
 from ._text import is_valid_text, valid_text
-from ._upkeep import QUERY_TIMEOUT
 from ._wire import FrameTooLargeError
 
 # How much longer than its command's own timeout an exec may take before the VM counts as stuck.
@@ -38,7 +37,7 @@ EXEC_GRACE = 30.0
 FILE_TIMEOUT = 600.0
 PATH_MAX = 4096
 INSPECT_DIRECTORY = "/root/.cache/inspect/"
-# By these very words Inspect knows what to tell the model instead of failing the sample.
+# Inspect recognises these very words, and tells the model instead of failing the sample.
 NUL_IN_TEXT = "embedded null byte"
 # The limits of Inspect's contract for commands that are tried again after a timeout.
 RETRY_TIMEOUTS = (60, 30)
@@ -95,7 +94,7 @@ class VmGuest(SandboxEnvironment):
             raise ValueError(NUL_IN_TEXT)
         if timeout is None:
             timeout, timeout_retry = self.untimed_limit(), False
-        elif timeout <= 0:  # of no time at all, such as the rest of a limit, there is none left
+        elif timeout <= 0:  # the rest of a limit, say: no time is left
             raise timeout_error(timeout, "")
         cwd = os.path.join(self.start_directory, valid_text(cwd or ""))
         if cmd and not cmd[0]:
@@ -120,7 +119,7 @@ class VmGuest(SandboxEnvironment):
                         args["cwd"] = start
             reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
             if user and not cwd and args.pop("cwd", None) and cannot_enter(reply):
-                # in that user's own home, then
+                # that user may not enter it: start in the user's own home
                 reply = await self._exec_with_retries(args, data, timeout, timeout_retry)
         except FrameTooLargeError:
             return refused(f"{command}: {os.strerror(errno.E2BIG)}")
@@ -128,7 +127,7 @@ class VmGuest(SandboxEnvironment):
             if ex.kind == "timeout":
                 raise timeout_error(timeout, "") from ex
             if ex.kind == "unsupported" and user:
-                # on Windows, which is what the guest is then, there are no others
+                # the guest is Windows, where commands run as one user only
                 return user_unsupported(user, ex.message)
             if ex.kind == "unsupported" or (ex.kind == "limit" and ex.errno == errno.E2BIG):
                 return refused(f"{command}: {ex.message}")
@@ -136,19 +135,19 @@ class VmGuest(SandboxEnvironment):
         return to_exec_result(reply, command, user, timeout, output_max)
 
     async def _working_directory(self, timeout: int | None, retry: bool) -> str:
-        """Where relative paths start: as in a container one place, whoever runs a command."""
+        """Where relative paths start: in one directory for all users, as in a container."""
         known = eval_state(_Directories).known.setdefault(self.sandbox_id, {})
         if self.vm_name not in known:
             args = self._args(argv=["pwd"], capture=True, output_max=PATH_MAX)
             reply = await self._exec_with_retries(args, None, timeout, retry)
             if reply.result.get("exit_code") != 0:
-                return ""  # for now: a guest in trouble may have a better answer later
+                return ""  # not remembered: a guest in trouble may answer later
             said = reply.stdout.decode("utf-8", "replace").removesuffix("\n")
             known[self.vm_name] = said if said.startswith("/") and said.isprintable() else ""
         return known[self.vm_name]
 
     def _forget_directories(self) -> None:
-        """What the guests said may be of another state than they are in now."""
+        """Ask the guests again: they may be in another state now."""
         eval_state(_Directories).known.pop(self.sandbox_id, None)
 
     async def _exec_with_retries(
@@ -225,32 +224,27 @@ class VmGuest(SandboxEnvironment):
     @override
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
         vm = await self.running_vm()
-        ports = await self._ports()
-        return SandboxConnection(
-            type=self.provider,
-            command=shell_command(self.sandbox_id, self.vm_name, user),
-            vscode_command=vscode_command(vm, ports, user),
-            container=self.sandbox_id,
-            ports=ports,
+        forwards = await self._forwards()
+        # validated instead of called: Inspect does not export the type of a port mapping
+        return SandboxConnection.model_validate(
+            {
+                "type": self.provider,
+                "command": shell_command(self.sandbox_id, self.vm_name, user),
+                "vscode_command": vscode_command(vm, forwards, user),
+                "container": self.sandbox_id,
+                "ports": [_port_mapping(forward) for forward in forwards] or None,
+            }
         )
 
-    async def _ports(self) -> list[PortMapping] | None:
-        """What `moat forward` made of this VM's ports; None if there are none."""
+    async def _forwards(self) -> list[dict[str, Any]]:
+        """The ports of this VM that `moat forward` has forwarded."""
         try:
             reply = await self._connection.request(
                 "net.show", {"sandbox": self.sandbox_id}, timeout=QUERY_TIMEOUT
             )
         except MoatError:
-            return None  # a driver or a sandbox without networks to look into
-        return [
-            PortMapping(
-                container_port=one["port"],
-                protocol="tcp",
-                mappings=[HostMapping(host_ip=one["host"], host_port=one["host_port"])],
-            )
-            for one in reply.result.get("forwards", ())
-            if one["vm"] == self.vm_name
-        ] or None
+            return []  # this driver, or this sandbox, has no networks that can be shown
+        return [one for one in reply.result.get("forwards", ()) if one["vm"] == self.vm_name]
 
     async def running_vm(self) -> dict[str, Any]:
         """What the daemon knows of the VM.
@@ -276,6 +270,12 @@ class VmGuest(SandboxEnvironment):
         return {"sandbox": self.sandbox_id, "vm": self.vm_name, **more}
 
 
+def _port_mapping(forward: dict[str, Any]) -> dict[str, Any]:
+    """A forwarded port as Inspect describes it."""
+    mapping = {"host_ip": forward["host"], "host_port": forward["host_port"]}
+    return {"container_port": forward["port"], "protocol": "tcp", "mappings": [mapping]}
+
+
 def _check_names_a_file(path: str) -> None:
     """Refuse the empty path: it is where relative paths start, a directory."""
     if not path:
@@ -283,10 +283,10 @@ def _check_names_a_file(path: str) -> None:
 
 
 def _is_of_inspect(path: str) -> bool:
-    """Below where Inspect's checkpoints stage what they read, as root and for root alone."""
+    """Whether a file is where Inspect's checkpoints stage files, as root and for root alone."""
     return os.path.normpath(path).startswith(INSPECT_DIRECTORY)
 
 
 def _no_such_file(path: str) -> FileNotFoundError:
-    """For a path that no file can have. What is said of it can be written into a log."""
+    """The error for a path that no file can have, with a text that can be written into a log."""
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), valid_text(path))

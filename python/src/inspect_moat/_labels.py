@@ -6,17 +6,19 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ._inspect_private import active_sample
+
 VALUE_MAX = 128
 METADATA_MAX = 16
 
 
 def cleanup_labels(provider: str) -> dict[str, str]:
-    """What all sandboxes that Inspect made with a provider have in common."""
+    """The labels that all sandboxes have which Inspect made with a provider."""
     return {"inspect": "1", "provider": provider}
 
 
 def process_labels(provider: str) -> dict[str, str]:
-    """What the sandboxes of this process have in common."""
+    """The labels that all sandboxes of this process have."""
     return {**cleanup_labels(provider), "pid": str(os.getpid())}
 
 
@@ -38,11 +40,7 @@ def sample_labels(provider: str, task_name: str, metadata: Mapping[str, Any]) ->
 
 
 def _active_sample_labels() -> dict[str, str]:
-    try:
-        from inspect_ai.log._samples import sample_active
-    except ImportError:  # not part of Inspect's public interface
-        return {}
-    active = sample_active()
+    active = active_sample()
     if active is None:
         return {}
     found = {

@@ -6,14 +6,12 @@ import os
 import shlex
 from typing import Any
 
-from inspect_ai.util._sandbox.environment import PortMapping
-
 from ._daemon import find_binary
 from ._errors import MoatNotInstalledError
-from ._running import RunningSandbox
+from ._running_sandboxes import RunningSandbox
 
 SSH_PORT = 22
-RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR")
+RUNTIME_VARIABLES = ("MOAT_HOME", "MOAT_RUNTIME_DIR", "MOAT_STATE_DIR", "XDG_STATE_HOME")
 
 
 def kept_notice(provider: str, kept: list[RunningSandbox]) -> str:
@@ -38,28 +36,30 @@ def _moat_command() -> list[str]:
     settings = [f"{name}={os.environ[name]}" for name in RUNTIME_VARIABLES if name in os.environ]
     try:
         binary = find_binary()
-    except MoatNotInstalledError:  # the daemon that serves us was started by somebody who has it
+    except MoatNotInstalledError:  # another process has started the daemon
         binary = "moat"
     return [*(["env", *settings] if settings else []), binary]
 
 
 def vscode_command(
-    vm: dict[str, Any], ports: list[PortMapping] | None, user: str | None
+    vm: dict[str, Any], forwards: list[dict[str, Any]], user: str | None
 ) -> list[Any] | None:
     """What VS Code's extension Remote - SSH has to do for a window on the VM.
 
     None without SSH: it is there if the driver has a name for `ssh`, or if port 22 is forwarded.
+
+    Args:
+        vm: what the daemon knows of the VM.
+        forwards: the forwarded ports of the VM, as the daemon lists them.
+        user: who wants to log in; the user of the VM if None.
     """
     open_window = "opensshremotes.openEmptyWindow"
-    if "ssh_host" in vm and user is None:  # whoever logs in there
+    if "ssh_host" in vm and user is None:  # as the user that `ssh` logs in as
         return [open_window, {"host": vm["ssh_host"]}]
-    for port in ports or ():
-        if port.container_port == SSH_PORT:
-            to = port.mappings[0]
-            return [
-                open_window,
-                {"host": to.host_ip, "port": to.host_port, "userName": user or vm["user"]},
-            ]
+    for forward in forwards:
+        if forward["port"] == SSH_PORT:
+            to = {"host": forward["host"], "port": forward["host_port"]}
+            return [open_window, {**to, "userName": user or vm["user"]}]
     return None
 
 

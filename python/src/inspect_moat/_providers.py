@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from typing_extensions import override
 
 from ._client import Connection
-from ._config import MoatSandboxEnvironmentConfig, describe
+from ._config import MoatSandboxEnvironmentConfig, SandboxConfig, describe
 from ._errors import MoatError
-from ._places import Locate, note_start
 from ._proxmox_config import (
-    PLACES_UNKNOWN,
+    SANDBOXES_IF_UNKNOWN,
     ProxmoxInstanceConfig,
     ProxmoxSandboxEnvironmentConfig,
     access_to,
@@ -26,9 +25,10 @@ from ._proxmox_config import (
     load_instances,
     untimed_wait,
 )
+from ._relative_paths import Locate, note_start
 from ._sandbox import VmSandboxEnvironment
+from ._sandbox_requests import progress_text
 from ._text import is_valid_text
-from ._upkeep import progress_text
 from ._vagrant_command import (
     SandboxDirectory,
     Vagrant,
@@ -42,7 +42,7 @@ logger = getLogger(__name__)
 
 WINDOWS_USER = "SYSTEM"
 CACHE_DIR = "INSPECT_SANDBOX_CACHE_DIR"  # of Vagrant sandboxes
-DIRECTORY_PREFIX = "moat-"  # of theirs in there, before the id
+DIRECTORY_PREFIX = "moat-"  # of the directories in there, before the id
 
 
 @sandboxenv(name="moat")
@@ -50,6 +50,7 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
     """VMs on this machine."""
 
     provider = "moat"
+    config_type = MoatSandboxEnvironmentConfig
 
     @classmethod
     @override
@@ -58,35 +59,13 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        return MoatSandboxEnvironmentConfig.model_validate(config)
-
-    @classmethod
-    @override
-    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
-        if config is None:
-            return MoatSandboxEnvironmentConfig()
-        if isinstance(config, str):
-            return MoatSandboxEnvironmentConfig.from_file(config)
-        if isinstance(config, MoatSandboxEnvironmentConfig):
-            return config
-        raise _wrong_config(cls, config, MoatSandboxEnvironmentConfig)
-
-    @classmethod
-    @override
-    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
-        assert isinstance(config, MoatSandboxEnvironmentConfig)
-        return config.to_spec(locate)
-
-    @classmethod
-    @override
-    def standby(cls, config: BaseModel) -> int:
+    def standby(cls, config: SandboxConfig) -> int:
         assert isinstance(config, MoatSandboxEnvironmentConfig)
         return config.standby
 
     @classmethod
     @override
-    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+    def access(cls, config: SandboxConfig) -> dict[str, Any] | None:
         """The Proxmox servers of the environment, for a specification that asks for them."""
         assert isinstance(config, MoatSandboxEnvironmentConfig)
         return access_to(known_instances()) if config.driver == "proxmox" else None
@@ -94,7 +73,7 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
-        # whoever names no servers has nothing on them, and the daemon itself looks after this host
+        # without servers there is nothing to look for: the daemon itself looks after this host
         return await _clean_servers(connection) if _names_servers() else {}
 
     @classmethod
@@ -116,6 +95,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     """
 
     provider = "proxmox"
+    config_type = ProxmoxSandboxEnvironmentConfig
 
     vm_id: int
     all_vm_ids: tuple[int, ...]
@@ -131,12 +111,12 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     @override
     def default_concurrency(cls) -> int | None:
         note_start()
-        places = [instance.max_sandboxes or PLACES_UNKNOWN for instance in load_instances()]
-        return max(1, sum(places))
+        instances = load_instances()
+        return max(1, sum(one.max_sandboxes or SANDBOXES_IF_UNKNOWN for one in instances))
 
     @classmethod
     @override
-    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+    def access(cls, config: SandboxConfig) -> dict[str, Any] | None:
         """The servers that the environment of the eval names, with their logins."""
         assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
         return access_to(instances_for(config))
@@ -153,14 +133,14 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         assert isinstance(parsed, ProxmoxSandboxEnvironmentConfig)
         wanted = parsed.instance_pool_id
         pools = dict.fromkeys(server.pool_id for server in instances_for(parsed))
-        if wanted not in pools:  # not before: a task without a configuration is of no pool
+        if wanted not in pools:  # not in task_init: its configuration may be one that no sample has
             raise RuntimeError(
                 f"sandbox proxmox: no server is of the pool {wanted}; there are {', '.join(pools)}"
             )
         try:
             return await super().sample_init(task_name, config, metadata)
         except LookupError as ex:
-            # for that plugin a template or a network that is not there was a wrong configuration
+            # for that plugin a missing template or network was a wrong configuration
             raise ValueError(f"sandbox proxmox: {ex}") from ex
 
     @classmethod
@@ -170,9 +150,9 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         connection: Connection,
         sandbox_id: str,
         vms: list[dict[str, Any]],
-        config: BaseModel | None = None,
+        config: SandboxConfig | None = None,
     ) -> dict[str, SandboxEnvironment]:
-        """Those with a health check as well: they have the agent, and that plugin had them all."""
+        """As for all providers, and VMs with a health check as well: that plugin had them, too."""
         assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
         checked = {
             name
@@ -199,7 +179,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     def untimed_limit(self) -> int | None:
         return untimed_wait()
 
-    # For that plugin a snapshot is of one VM.
+    # For that plugin a snapshot is of one VM, not of the whole sandbox.
 
     @override
     async def create_snapshot(self, snapshot_name: str) -> None:
@@ -220,32 +200,13 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
         return await _clean_servers(connection)
 
-    @classmethod
-    @override
-    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        return ProxmoxSandboxEnvironmentConfig.model_validate(config)
-
-    @classmethod
-    @override
-    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
-        if config is None:
-            return ProxmoxSandboxEnvironmentConfig()
-        if isinstance(config, ProxmoxSandboxEnvironmentConfig):
-            return config
-        raise _wrong_config(cls, config, ProxmoxSandboxEnvironmentConfig)
-
-    @classmethod
-    @override
-    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
-        assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
-        return config.to_spec(locate)
-
 
 @sandboxenv(name="vagrant")
 class VagrantSandboxEnvironment(VmSandboxEnvironment):
     """VMs that a Vagrantfile describes."""
 
     provider = "vagrant"
+    config_type = VagrantSandboxEnvironmentConfig
 
     def __init__(self, connection: Connection, sandbox_id: str, vm_name: str) -> None:
         super().__init__(connection, sandbox_id, vm_name)
@@ -254,36 +215,20 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
-    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        return VagrantSandboxEnvironmentConfig.model_validate(config)
-
-    @classmethod
-    @override
-    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
-        if config is None:
-            return VagrantSandboxEnvironmentConfig()
-        if isinstance(config, str):
-            return VagrantSandboxEnvironmentConfig(vagrantfile_path=config)
-        if isinstance(config, VagrantSandboxEnvironmentConfig):
-            return config
-        raise _wrong_config(cls, config, VagrantSandboxEnvironmentConfig)
-
-    @classmethod
-    @override
-    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
+    def to_spec(cls, config: SandboxConfig, locate: Locate = os.path.abspath) -> dict[str, Any]:
         assert isinstance(config, VagrantSandboxEnvironmentConfig)
         file = config.vagrantfile(locate)
         if not os.path.isfile(file):
             raise ValueError(f"sandbox vagrant: there is no file {file}")
-        return config.to_spec(locate)
+        return super().to_spec(config, locate)
 
     @classmethod
     @override
-    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+    def access(cls, config: SandboxConfig) -> dict[str, Any] | None:
         """Vagrant, and the Vagrantfile, see the environment of the eval."""
         env = {name: value for name, value in os.environ.items() if is_valid_text(name + value)}
         if env.get(CACHE_DIR):
-            env[CACHE_DIR] = os.path.abspath(env[CACHE_DIR])  # the daemon is elsewhere
+            env[CACHE_DIR] = os.path.abspath(env[CACHE_DIR])  # the daemon has another directory
         return {"env": env}
 
     @classmethod
@@ -318,7 +263,7 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
         connection: Connection,
         sandbox_id: str,
         vms: list[dict[str, Any]],
-        config: BaseModel | None = None,
+        config: SandboxConfig | None = None,
     ) -> dict[str, SandboxEnvironment]:
         assert isinstance(config, VagrantSandboxEnvironmentConfig)
         environments = super()._environments(connection, sandbox_id, vms, config)
@@ -334,7 +279,7 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
     @override
     async def cli_cleanup(cls, id: str | None) -> None:
         print(f"Sandbox cache directory: {get_sandbox_cache_dir()}")
-        # the name of a directory in there will do, too
+        # the name of a directory in there is taken as well
         await super().cli_cleanup(None if id is None else id.removeprefix(DIRECTORY_PREFIX))
 
     @classmethod
@@ -355,7 +300,7 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
         return SandboxDirectory(Path(self.vagrant.root))
 
     async def vagrant_ssh_command(self) -> str:
-        """The `vagrant ssh` for this machine, for whoever prefers it to `moat shell`."""
+        """The `vagrant ssh` command for this VM, as another way in than `moat shell`."""
         vm = await self.running_vm()
         variables = {
             "VAGRANT_CWD": str(vm["place"]),
@@ -365,15 +310,6 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
         }
         settings = [f"{name}={value}" for name, value in variables.items()]
         return shlex.join(["env", *settings, "vagrant", "ssh", str(vm["known_as"])])
-
-
-def _wrong_config(
-    provider: type[VmSandboxEnvironment], config: object, wanted: type[BaseModel]
-) -> ValueError:
-    return ValueError(
-        f"sandbox {provider.provider}: the configuration is a {type(config).__name__}, "
-        f"it should be a {wanted.__name__}"
-    )
 
 
 def _names_servers() -> bool:

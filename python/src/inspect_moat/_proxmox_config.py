@@ -12,10 +12,10 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from inspect_ai._util.error import PrerequisiteError
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -26,15 +26,18 @@ from pydantic import (
     model_validator,
 )
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
+from typing_extensions import override
 
-from ._checks import NicView, VmView, check_sandbox, vnet_views
-from ._config import Address, BuiltIn, HealthCheck, OneOf, OsType, VmName, with_none
-from ._places import Locate, locate_setting
+from ._config import BuiltIn, OsType, SandboxConfig, with_absolute_paths, with_none
+from ._inspect_private import PrerequisiteError
+from ._proxmox_checks import check_one_source, check_vm_name, check_vms, normal_mac
+from ._relative_paths import Locate, locate_setting
 
 DEFAULT_PORT = 8006
-# Sandboxes to ask for at once on a server that does not say how many it takes: it lets in as many
+# How many sandboxes to ask for at once on a server without a max_sandboxes. The server gets as many
 # as fit into its memory, and the others wait.
-PLACES_UNKNOWN = 8
+SANDBOXES_IF_UNKNOWN = 8
+INTERVAL_MIN = 0.1
 UNTIMED_WAIT = "PROXMOX_EXEC_UNTIMED_WAIT_SECONDS"
 
 
@@ -42,14 +45,13 @@ class _ProxmoxModel(BaseModel):
     # hide_input_in_errors: a password in the wrong place must not end up in a log
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
-    # Of what is unknown, that which would keep VMs from the world outside; with the values that
-    # mean nothing of the kind.
-    walls: ClassVar[dict[str, tuple[object, ...]]] = {}
+    # Unknown fields that would close a network, and the values with which they would not.
+    closing_fields: ClassVar[dict[str, tuple[object, ...]]] = {}
 
     @model_validator(mode="before")
     @classmethod
-    def _keeps_no_wall_unbuilt(cls, values: Any) -> Any:
-        for name, harmless in cls.walls.items() if isinstance(values, dict) else ():
+    def _refuses_what_would_close_a_network(cls, values: Any) -> Any:
+        for name, harmless in cls.closing_fields.items() if isinstance(values, dict) else ():
             if values.get(name) not in (None, (), [], *harmless):
                 raise ValueError(
                     f"{name}: a server cannot hold VMs to a list of names; "
@@ -65,14 +67,14 @@ class DhcpRange(_ProxmoxModel):
     end: IPvAnyAddress
 
     def _to_proxmox_format(self) -> str:
-        """As the API takes it: for test suites, the daemon writes its own."""
+        """The range as the API takes it. Only test suites use this: the daemon writes its own."""
         return f"start-address={self.start},end-address={self.end}"
 
 
 class SubnetConfig(_ProxmoxModel):
     """An IP network; `snat` decides whether its VMs may talk to the world outside."""
 
-    walls = {"domain_whitelist": (), "vnet_type": ("proxmox",), "type": ("proxmox",)}
+    closing_fields = {"domain_whitelist": (), "vnet_type": ("proxmox",), "type": ("proxmox",)}
 
     cidr: IPvAnyNetwork
     gateway: IPvAnyAddress
@@ -81,7 +83,7 @@ class SubnetConfig(_ProxmoxModel):
 
 
 class VnetConfig(_ProxmoxModel):
-    """A virtual network; network cards refer to it by its alias."""
+    """A virtual network; NICs refer to it by its alias."""
 
     alias: str | None = Field(default=None, max_length=256)
     subnets: tuple[SubnetConfig, ...] = ()
@@ -94,7 +96,7 @@ class SdnConfig(_ProxmoxModel):
     `isolated` needs a server whose firewall is on, and fails otherwise: see docs/proxmox.md.
     """
 
-    walls = {"allow_domains": ()}
+    closing_fields = {"allow_domains": ()}
 
     vnet_configs: tuple[VnetConfig, ...]
     use_pve_ipam_dnsnmasq: bool = True
@@ -104,25 +106,60 @@ class SdnConfig(_ProxmoxModel):
 SdnConfigType = SdnConfig | Literal["auto"] | None
 
 
-class VmSourceConfig(_ProxmoxModel, OneOf):
+class VmSourceConfig(_ProxmoxModel):
     """Where a VM's disk comes from: exactly one of these."""
 
     existing_vm_template_tag: str | None = None
     ova: Path | None = None
     built_in: BuiltIn | None = None
 
+    @model_validator(mode="after")
+    def _exactly_one(self) -> VmSourceConfig:
+        check_one_source(self)
+        return self
 
-class VmNicConfig(_ProxmoxModel, Address):
-    """A network card; a static address needs a MAC address."""
+
+class VmNicConfig(_ProxmoxModel):
+    """A NIC; a static address needs a MAC address."""
 
     vnet_alias: str
+    mac: Annotated[str, AfterValidator(normal_mac)] | None = None
+    ipv4: IPvAnyAddress | None = None
+    vlan_tag: int | None = Field(default=None, ge=1, le=4094, strict=True)
+
+    @model_validator(mode="after")
+    def _static_address_needs_mac(self) -> VmNicConfig:
+        if self.ipv4 is not None and self.mac is None:
+            raise ValueError("ipv4: an ipv4 address requires a mac address")
+        return self
+
+
+class HealthCheck(_ProxmoxModel):
+    """A command in the VM that must succeed before the VM counts as ready. Times are seconds."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    test: tuple[str, ...] = Field(min_length=1)
+    interval: float = Field(default=5, gt=0)
+    timeout: int = Field(default=30, gt=0)
+    retries: int = Field(default=60, gt=0)
+    start_period: float = Field(default=0, ge=0)
+
+    @field_validator("test")
+    @classmethod
+    def _is_a_command(cls, test: tuple[str, ...]) -> tuple[str, ...]:
+        if not test[0]:
+            raise ValueError("test needs an executable as its first element")
+        if any("\0" in argument for argument in test):
+            raise ValueError("test arguments must not contain NUL")
+        return test
 
 
 class VmConfig(_ProxmoxModel):
     """A virtual machine."""
 
     vm_source_config: VmSourceConfig
-    name: VmName | None = None
+    name: Annotated[str, AfterValidator(check_vm_name)] | None = None
     ram_mb: int | None = Field(default=2048, ge=1)
     vcpus: int | None = Field(default=2, ge=1)
     nics: tuple[VmNicConfig, ...] | None = None
@@ -141,7 +178,7 @@ class VmConfig(_ProxmoxModel):
 
     @property
     def requires_guest_agent(self) -> bool:
-        """Whether something has to be run inside the VM."""
+        """Whether commands have to be run inside the VM."""
         return self.is_sandbox or self.healthcheck is not None
 
 
@@ -175,7 +212,7 @@ class ProxmoxInstanceConfig(_ProxmoxModel):
     extra_headers: tuple[HttpHeader, ...] = ()
 
 
-class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
+class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel, SandboxConfig):
     """A sandbox on a Proxmox server: VMs, and the networks between them.
 
     The fields from `host` on are those of old versions, for one server named in the eval itself.
@@ -200,16 +237,12 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
     @field_validator("password")
     @classmethod
     def _stars_are_none(cls, password: SecretStr | None) -> SecretStr | None:
-        """Logs of other versions have stars for it, which eval-retry reads back."""
+        """Logs of other versions have stars for the password, which eval-retry reads back."""
         return password if password and password.get_secret_value().strip("*") else None
 
     @model_validator(mode="after")
-    def _fits_together(self) -> ProxmoxSandboxEnvironmentConfig:
-        vnets = None
-        if isinstance(self.sdn_config, SdnConfig):
-            vnets = vnet_views("sdn_config.vnet_configs", _as_served(self.sdn_config))
-        names = self.vm_names()
-        check_sandbox([_vm_view(i, names[i], vm) for i, vm in enumerate(self.vms_config)], vnets)
+    def _vms_fit_together(self) -> ProxmoxSandboxEnvironmentConfig:
+        check_vms(self.vm_names(), self.vms_config)
         return self
 
     @model_serializer(mode="wrap")
@@ -226,23 +259,23 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel):
             default_given = default_given or vm.is_sandbox
         return tuple(names)
 
+    @override
     def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
-        """The specification for the daemon."""
-        names = self.vm_names()
+        named = zip(self.vm_names(), self.vms_config, strict=True)
         spec: dict[str, Any] = {
             "driver": "proxmox",
             "pool": self.instance_pool_id,
-            "vms": [_vm_to_spec(names[i], vm, locate) for i, vm in enumerate(self.vms_config)],
+            "vms": [_vm_to_spec(name, vm) for name, vm in named],
             "networks": self.sdn_config,
         }
         if self.sdn_config == "auto":
-            # evals for that plugin expect to reach the world from the automatic network
+            # evals for that plugin expect that the automatic network leads to the world outside
             spec["native"] = {"auto_snat": True}
         if isinstance(self.sdn_config, SdnConfig):
             spec["networks"] = _networks_to_spec(self.sdn_config)
             if self.sdn_config.isolated:
                 _isolate(spec)
-        return spec
+        return with_absolute_paths(spec, locate)
 
 
 def load_instances() -> tuple[ProxmoxInstanceConfig, ...]:
@@ -321,7 +354,7 @@ def access_to(instances: tuple[ProxmoxInstanceConfig, ...]) -> dict[str, Any]:
 def instance_of_environment(host: str | None = None) -> ProxmoxInstanceConfig:
     """The server of PROXMOX_HOST and its companions, or another host with the same settings."""
     token = os.environ.get("PROXMOX_TOKEN")
-    places = os.environ.get("PROXMOX_MAX_SANDBOXES")
+    max_sandboxes = os.environ.get("PROXMOX_MAX_SANDBOXES")
     return ProxmoxInstanceConfig(
         instance_id="default",
         pool_id="default",
@@ -336,7 +369,7 @@ def instance_of_environment(host: str | None = None) -> ProxmoxInstanceConfig:
         fingerprint=os.environ.get("PROXMOX_FINGERPRINT") or None,
         iso_storage=os.environ.get("PROXMOX_ISO_STORAGE") or None,
         import_storage=os.environ.get("PROXMOX_IMPORT_STORAGE") or None,
-        max_sandboxes=int(places) if places else None,
+        max_sandboxes=int(max_sandboxes) if max_sandboxes else None,
     )
 
 
@@ -376,27 +409,15 @@ def _instance_to_json(instance: ProxmoxInstanceConfig) -> dict[str, Any]:
     return entry
 
 
-def _vm_to_spec(name: str, vm: VmConfig, locate: Locate) -> dict[str, Any]:
-    spec = vm.model_dump(
-        mode="json",
-        exclude_defaults=True,
-        exclude_none=True,
-        exclude={"vm_source_config", "nics", "name"},
-    )
-    source = vm.vm_source_config.model_dump(mode="json", exclude_none=True)
-    if vm.vm_source_config.ova is not None:
-        source = {"ova": locate(vm.vm_source_config.ova)}
-    spec.update(name=name, source=source)
+def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:
+    spec = vm.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    spec["name"] = name
+    spec["source"] = spec.pop("vm_source_config")
+    for nic in spec.get("nics", ()):
+        nic["vnet"] = nic.pop("vnet_alias")
     if vm.healthcheck is not None:
-        spec["healthcheck"] = vm.healthcheck.to_spec()
-    if vm.nics is not None:
-        spec["nics"] = [_nic_to_spec(nic) for nic in vm.nics]
-    return spec
-
-
-def _nic_to_spec(nic: VmNicConfig) -> dict[str, Any]:
-    spec = nic.model_dump(mode="json", exclude_none=True)
-    spec["vnet"] = spec.pop("vnet_alias")
+        # that plugin takes any interval; moat does not try more often than ten times a second
+        spec["healthcheck"]["interval"] = max(vm.healthcheck.interval, INTERVAL_MIN)
     return spec
 
 
@@ -429,8 +450,8 @@ def _networks_to_spec(sdn: SdnConfig) -> dict[str, Any]:
         if sdn.isolated:
             for subnet in spec["subnets"]:
                 subnet["snat"] = False
-        # There, address translation meant the way out, whole; here a network that says nothing
-        # has none.
+        # For that plugin, address translation meant that everything outside could be reached; for
+        # the daemon, a vnet without an egress has none.
         if any(subnet["snat"] for subnet in spec["subnets"]):
             spec["egress"] = "open"
         vnets.append(spec)
@@ -438,19 +459,10 @@ def _networks_to_spec(sdn: SdnConfig) -> dict[str, Any]:
 
 
 def _isolate(spec: dict[str, Any]) -> None:
-    """The driver refuses what it cannot enforce; what that plugin overruled is overruled here."""
+    """Overrule what that plugin overruled, for the driver refuses what it cannot enforce."""
     spec["native"] = {"isolated": True}
     first = spec["networks"]["vnets"][:1]
     for vm in spec["vms"]:
-        # There a VM got none of its template's cards, and no rules but those that isolate it.
+        # That plugin gave a VM no NICs of its template, and only the rules that isolate it.
         vm.setdefault("nics", [{"vnet": vnet["alias"]} for vnet in first])
         vm.pop("firewall", None)
-
-
-def _vm_view(index: int, name: str, vm: VmConfig) -> VmView:
-    place = f"vms_config[{index}]"
-    nics = [
-        NicView(f"{place}.nics[{i}]", nic.vnet_alias, nic.mac, nic.ipv4, nic.vlan_tag, "vnet_alias")
-        for i, nic in enumerate(vm.nics or ())
-    ]
-    return VmView(place, name, vm.is_sandbox, vm.depends_on, nics)

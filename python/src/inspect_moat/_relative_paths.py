@@ -16,7 +16,8 @@ from pathlib import Path
 from inspect_ai.util import SandboxEnvironmentConfigType
 from pydantic import BaseModel
 
-from ._eval_state import eval_state, is_outside_of_evals
+from ._eval_state import eval_state
+from ._inspect_private import is_outside_of_evals
 
 Locate = Callable[[str | os.PathLike[str]], str]
 
@@ -24,20 +25,20 @@ Locate = Callable[[str | os.PathLike[str]], str]
 @dataclass
 class _Directories:
     start: str | None = None  # where Inspect was started
-    tasks: dict[str, list[str]] = field(default_factory=dict)  # of files, by configuration
+    tasks: dict[str, list[str]] = field(default_factory=dict)  # of task files, by configuration
 
 
-class Places:
-    """Where the files of one configuration may be."""
+class RelativePaths:
+    """What the relative paths of one configuration mean."""
 
     def __init__(self, start: str | None, tasks: Iterable[str]) -> None:
         self.start = start
         self._tasks = list(tasks)
-        # whether a path was asked for whose meaning only a sample can know
+        # whether locate() was asked for a path whose meaning only a sample can know
         self.unsure = False
 
     def locate(self, path: str | os.PathLike[str]) -> str:
-        """The absolute path, whether there is something or not.
+        """The absolute path, whether a file is there or not.
 
         Raises:
             ValueError: it may be one of several.
@@ -65,42 +66,42 @@ class Places:
 
 
 def config_key(config: SandboxEnvironmentConfigType | None) -> str:
-    """The same text for the same configuration, without a look at any file."""
+    """A text that is the same for the same configuration. Reads no file."""
     if isinstance(config, BaseModel):
         return f"{type(config).__qualname__} {config.model_dump_json()}"
     return repr(config)
 
 
 def note_start() -> None:
-    """Remember where Inspect was started; called from what Inspect calls there."""
+    """Remember where Inspect was started. Called by methods that Inspect calls there."""
     directories = eval_state(_Directories)
     if directories.start is None and not is_outside_of_evals():
         directories.start = os.getcwd()
 
 
-def places_of_task(config: SandboxEnvironmentConfigType | None) -> Places:
+def paths_of_task(config: SandboxEnvironmentConfigType | None) -> RelativePaths:
     """For task_init, which is called beside the task's file."""
     directories = eval_state(_Directories)
     tasks = directories.tasks.setdefault(config_key(config), [])
     here = os.getcwd()
     if here not in tasks:
         tasks.append(here)
-    return Places(_known_start(directories), tasks)
+    return RelativePaths(_known_start(directories), tasks)
 
 
-def places_of_sample(config: SandboxEnvironmentConfigType | None) -> Places:
+def paths_of_sample(config: SandboxEnvironmentConfigType | None) -> RelativePaths:
     """For sample_init, which is called where Inspect was started."""
     note_start()
     directories = eval_state(_Directories)
     start = _known_start(directories) or os.getcwd()
-    return Places(start, directories.tasks.get(config_key(config), ()))
+    return RelativePaths(start, directories.tasks.get(config_key(config), ()))
 
 
 def locate_setting(path: str) -> str:
-    """The absolute path for one that the environment gives, to all tasks."""
+    """The absolute path of a file that a variable of the environment names, for all tasks."""
     directories = eval_state(_Directories)
     tasks = dict.fromkeys(task for tasks in directories.tasks.values() for task in tasks)
-    return Places(_known_start(directories) or os.getcwd(), tasks).locate(path)
+    return RelativePaths(_known_start(directories) or os.getcwd(), tasks).locate(path)
 
 
 def _known_start(directories: _Directories) -> str | None:

@@ -11,10 +11,10 @@ from ._client import Reply
 
 try:
     from inspect_ai.util import SandboxUserUnsupportedError as UserUnsupportedError
-except ImportError:  # an Inspect that does not tell this from other failures
+except ImportError:  # an Inspect before it told this from other failures
     UserUnsupportedError = None  # type: ignore[assignment,misc]
 
-# The guest's runner is no root itself, or has no program that makes it somebody else.
+# The runner in the guest is not root, or has no program to become another user.
 _NO_OTHER_USERS = (errno.EPERM, errno.ENOSYS)
 _CANNOT_RUN = 126
 NOT_FOUND = 127
@@ -43,13 +43,13 @@ def to_exec_result(
 
 
 def cannot_enter(reply: Reply) -> bool:
-    """The command was not started because of the directory where it should have been."""
+    """Whether the command was not started because its directory could not be entered."""
     failure = reply.result.get("failure")
     return isinstance(failure, dict) and failure.get("stage") == "cwd"
 
 
 def timeout_error(timeout: int | None, output: str) -> TimeoutError:
-    """What Inspect expects of a command that took too long."""
+    """The error that Inspect expects of a command that took too long."""
     error = TimeoutError(f"the command timed out after {timeout} seconds")
     if output:
         error.truncated_output = output  # type: ignore[attr-defined]
@@ -62,10 +62,10 @@ def refused(message: str, code: int = _CANNOT_RUN) -> ExecResult[str]:
 
 
 def user_unsupported(user: str, message: str) -> ExecResult[str]:
-    """The result of a command in a guest that runs nothing as anybody else.
+    """The result of a command in a guest that runs commands as one user only.
 
     Raises:
-        SandboxUserUnsupportedError: the same, for an Inspect that asks.
+        SandboxUserUnsupportedError: instead, where Inspect has such an error.
     """
     named = message if user in message else f"{user}: {message}"
     if UserUnsupportedError is not None:

@@ -5,33 +5,31 @@ from __future__ import annotations
 import os
 import sys
 from logging import getLogger
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
-from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, trace_action
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
 from ._client import Connection, Request
-from ._config import describe
+from ._config import SandboxConfig, describe
 from ._connect import connect
-from ._cpus import usable_cpus
 from ._errors import MoatError, MoatNotInstalledError, to_exception
 from ._guest import VmGuest
+from ._inspect_private import PrerequisiteError, usable_cpus
 from ._labels import cleanup_labels, sample_labels
 from ._login import kept_notice
-from ._places import (
+from ._relative_paths import (
     Locate,
-    Places,
+    RelativePaths,
     config_key,
     note_start,
-    places_of_sample,
-    places_of_task,
+    paths_of_sample,
+    paths_of_task,
 )
-from ._running import RunningSandbox, running_sandboxes
-from ._standby import end_standby, start_standby
-from ._upkeep import (
+from ._running_sandboxes import RunningSandbox, running_sandboxes
+from ._sandbox_requests import (
     TRACE,
     detach_sandbox,
     leftovers,
@@ -40,61 +38,94 @@ from ._upkeep import (
     up_sandbox,
     validate_spec,
 )
+from ._standby import end_standby, start_standby
 
 logger = getLogger(__name__)
+
+SPEC_IS_WRONG = ("invalid", "unsupported")  # the kinds of error by which the daemon says so
 
 
 class VmSandboxEnvironment(VmGuest):
     """One VM of a sandbox. The class methods manage whole sandboxes."""
 
-    # What a provider has to say about its configuration.
+    # What each provider says about its configuration.
+
+    config_type: ClassVar[type[SandboxConfig]]
 
     @classmethod
-    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> BaseModel:
-        """The provider's own model of what the user wrote."""
-        raise NotImplementedError
-
-    @classmethod
-    def to_spec(cls, config: BaseModel, locate: Locate = os.path.abspath) -> dict[str, Any]:
-        """The sandbox specification for the daemon, which has another working directory."""
-        raise NotImplementedError
-
-    @classmethod
-    def access(cls, config: BaseModel) -> dict[str, Any] | None:
+    def access(cls, config: SandboxConfig) -> dict[str, Any] | None:
         """How this process reaches the backend, where the daemon cannot know it."""
         return None
 
     @classmethod
-    def standby(cls, config: BaseModel) -> int:
+    def standby(cls, config: SandboxConfig) -> int:
         """How many sandboxes to keep ready for the next samples."""
         return 0
 
     @classmethod
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
-        """For `inspect sandbox cleanup`: the answer of `gc` where that finds what a crash left."""
+        """Remove what a crash left, for `inspect sandbox cleanup`. Returns the answer of `gc`."""
         return {}
 
     @classmethod
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
-        """Get what a specification needs and what is not there, before the samples start."""
+        """Get what a specification needs and is not there yet, before the samples start."""
+
+    # From what the user wrote to the specification.
+
+    @classmethod
+    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> SandboxConfig:
+        """The provider's own model of what the user wrote."""
+        wanted = cls.config_type
+        if config is None:
+            return wanted()
+        if isinstance(config, wanted):
+            return config
+        if isinstance(config, str) and wanted.reads_files:
+            return wanted.from_file(config)
+        raise ValueError(
+            f"sandbox {cls.provider}: the configuration is a {type(config).__name__}, "
+            f"it should be a {wanted.__name__}"
+        )
+
+    @classmethod
+    @override
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return cls.config_type.model_validate(config)
+
+    @classmethod
+    def to_spec(cls, config: SandboxConfig, locate: Locate = os.path.abspath) -> dict[str, Any]:
+        """The sandbox specification for the daemon, which has another working directory."""
+        return config.to_spec(locate)
+
+    @classmethod
+    def _read(
+        cls, config: SandboxEnvironmentConfigType | None, paths: RelativePaths
+    ) -> tuple[SandboxConfig, dict[str, Any]]:
+        """The configuration, and the specification that it stands for."""
+        try:
+            parsed = cls.parse_config(paths.locate_file(config))
+            return parsed, cls.to_spec(parsed, paths.locate)
+        except ValidationError as ex:
+            raise ValueError(f"sandbox {cls.provider}: {describe(ex)}") from None
 
     # The life of a sandbox.
 
     @classmethod
     @override
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
-        places = places_of_task(config)
+        paths = paths_of_task(config)
         try:
-            parsed, spec = cls._read(config, places)
+            parsed, spec = cls._read(config, paths)
         except (ValueError, OSError):
-            if places.unsure:
-                return  # a sample will tell: it knows which file is meant
+            if paths.unsure:
+                return  # checked by the first sample, which knows the file that is meant
             raise
-        if places.start is not None:
-            cls.access(parsed)  # what is wrong with it is said before the samples
+        if paths.start is not None:
+            cls.access(parsed)  # raises before the samples if something is wrong with it
         try:
             connection = await connect()
-            if places.unsure:
+            if paths.unsure:
                 await cls.prepare(connection, spec)
                 return
             try:
@@ -102,13 +133,16 @@ class VmSandboxEnvironment(VmGuest):
             except MoatError as ex:
                 if ex.kind != "not_found":
                     raise
-                # an image is missing; what else may be wrong is found out when it is there
+                # an image is missing: get it, then check the rest
                 await cls.prepare(connection, spec)
                 await validate_spec(connection, spec)
             count = cls.standby(parsed)
             await start_standby(connection, cls.provider, config_key(config), spec, count)
         except MoatError as ex:
-            raise PrerequisiteError(f"sandbox {cls.provider}: {ex.message}") from ex
+            said = ex.message
+            if isinstance(config, str) and ex.kind in SPEC_IS_WRONG:
+                said = f"{config}: {said}"
+            raise PrerequisiteError(f"sandbox {cls.provider}: {said}") from ex
         except MoatNotInstalledError as ex:
             raise PrerequisiteError(str(ex)) from ex
 
@@ -120,7 +154,7 @@ class VmSandboxEnvironment(VmGuest):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        parsed, spec = cls._read(config, places_of_sample(config))
+        parsed, spec = cls._read(config, paths_of_sample(config))
         labels = sample_labels(cls.provider, task_name, metadata)
         args: dict[str, Any] = {"spec": spec, "labels": labels}
         access = cls.access(parsed)
@@ -144,7 +178,7 @@ class VmSandboxEnvironment(VmGuest):
         try:
             return cls._environments(connection, sandbox_id, result["vms"], parsed)
         except BaseException:
-            # Inspect cleans up after no sample_init that failed, and the eval may go on for days
+            # Inspect does not clean up after a failed sample_init, and the eval may go on for days
             with anyio.CancelScope(shield=True):
                 await remove_sandbox(running_sandboxes().pop(sandbox_id))
             raise
@@ -155,7 +189,7 @@ class VmSandboxEnvironment(VmGuest):
         connection: Connection,
         sandbox_id: str,
         vms: list[dict[str, Any]],
-        config: BaseModel | None = None,
+        config: SandboxConfig | None = None,
     ) -> dict[str, SandboxEnvironment]:
         """The VMs by name, and the default one as "default" as well, before all others.
 
@@ -189,7 +223,7 @@ class VmSandboxEnvironment(VmGuest):
         }
         running = running_sandboxes()
         for sandbox_id in ids:
-            # Forgotten only when removed: whoever is cancelled here leaves it to task_cleanup.
+            # Forgotten only when removed: after a cancellation here, task_cleanup removes the rest.
             for entry in [one for one in running.values() if sandbox_id in (one.id, one.parent)]:
                 await remove_sandbox(entry)
                 running.pop(entry.id, None)
@@ -228,7 +262,7 @@ class VmSandboxEnvironment(VmGuest):
             reply = await connection.request("rm", args)
             removed = reply.result.get("removed", [])
         except MoatError as ex:
-            # an id may be known by what a crash left of the sandbox alone
+            # the id may be that of a sandbox of which only a crash left something
             removed = [id] if id is not None and any(id in line for line in gone) else []
             if ex.kind != "not_found" or not removed:
                 errors.append(ex.message)
@@ -242,25 +276,9 @@ class VmSandboxEnvironment(VmGuest):
 
     @classmethod
     @override
-    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        raise NotImplementedError
-
-    @classmethod
-    @override
     def default_concurrency(cls) -> int | None:
         note_start()
         return usable_cpus()
-
-    @classmethod
-    def _read(
-        cls, config: SandboxEnvironmentConfigType | None, places: Places
-    ) -> tuple[BaseModel, dict[str, Any]]:
-        """The configuration, and the specification that it stands for."""
-        try:
-            parsed = cls.parse_config(places.locate_file(config))
-            return parsed, cls.to_spec(parsed, places.locate)
-        except ValidationError as ex:
-            raise ValueError(f"sandbox {cls.provider}: {describe(ex)}") from None
 
     # Reached by sandbox().as_type(VmSandboxEnvironment), or a subclass.
 

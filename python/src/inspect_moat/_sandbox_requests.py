@@ -1,4 +1,4 @@
-"""Making sandboxes, and removing or keeping them."""
+"""Requests to the daemon that check a specification, and make, remove or keep sandboxes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inspect_ai.util import trace_action
 
 from ._client import Connection, Reply, Request
 from ._errors import MoatError
-from ._running import RunningSandbox
+from ._running_sandboxes import RunningSandbox
 from ._wire import Message
 
 logger = getLogger(__name__)
@@ -22,6 +22,11 @@ QUERY_TIMEOUT = 30.0
 
 
 async def validate_spec(connection: Connection, spec: dict[str, Any]) -> None:
+    """Ask the daemon what is wrong with a specification.
+
+    Raises:
+        MoatError: what is wrong; or `not_found` if an image has to be built first.
+    """
     await connection.request("validate", {"spec": spec}, timeout=QUERY_TIMEOUT)
 
 
@@ -31,7 +36,7 @@ async def up_sandbox(connection: Connection, args: dict[str, Any]) -> dict[str, 
 
 
 async def make_all(connection: Connection, request: Request) -> dict[str, Any]:
-    """Make what is asked for, one sandbox or several, or nothing.
+    """Make one sandbox or several: all that the request asks for, or none.
 
     Inspect does not clean up after a sample_init that did not return. The daemon removes what was
     half made; what was finished in the very moment of the cancellation is removed here.
@@ -60,7 +65,7 @@ async def _ignoring_errors(step: Callable[[], Awaitable[None]]) -> None:
 
 
 async def leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """What `gc` removed, and what it could not: that must not keep sandboxes from being removed."""
+    """What `gc` removed, and what it could not remove. An error of `gc` is among the latter."""
     try:
         answer = await step
     except MoatError as ex:
@@ -80,6 +85,7 @@ async def remove_sandbox(entry: RunningSandbox) -> None:
 
 
 async def detach_sandbox(entry: RunningSandbox) -> bool:
+    """Keep a sandbox beyond the end of its connection. False if that failed."""
     try:
         await entry.connection.request("detach", {"sandbox": entry.id}, timeout=QUERY_TIMEOUT)
     except MoatError as ex:

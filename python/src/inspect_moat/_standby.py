@@ -1,6 +1,7 @@
-"""Sandboxes that wait for the next sample, so that it does not have to wait for one.
+"""Sandboxes that are started ahead, so that the next sample does not have to wait for its own.
 
-A request keeps them: the daemon removes them when it is cancelled, or when the connection ends.
+An open request keeps them: the daemon removes them when the request is cancelled, or when the
+connection ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _of_loop: RunVar[dict[_Key, list[Call]]] = RunVar("inspect_moat_standby")
 
 
 def _calls(provider: str, key: str) -> list[Call]:
-    """What is under way for a configuration.
+    """The open requests for a configuration.
 
     Inspect has other names for a task at its beginning and at its end; and the files that a
     configuration refers to need not be there any more at the end.
@@ -40,7 +41,7 @@ def _calls(provider: str, key: str) -> list[Call]:
 async def start_standby(
     connection: Connection, provider: str, key: str, spec: dict[str, Any], count: int
 ) -> None:
-    """Keep so many ready from now on, until `end_standby` for the same configuration."""
+    """Keep `count` sandboxes ready until `end_standby` is called for the same configuration."""
     if count:
         args = {"spec": spec, "count": count, "labels": process_labels(provider)}
         call = await connection.start(Request("standby", args))
@@ -48,7 +49,7 @@ async def start_standby(
 
 
 async def end_standby(provider: str, key: str) -> None:
-    """Remove those that nobody took."""
+    """Remove the sandboxes that no sample took."""
     calls = _calls(provider, key)
     if not calls:
         return
@@ -58,6 +59,6 @@ async def end_standby(provider: str, key: str) -> None:
         try:
             await call.wait()
         except MoatError as ex:
-            # without it the samples only had to wait longer
+            # no harm is done: the samples only had to wait longer
             if ex.kind not in ("cancelled", "unavailable"):
                 logger.warning("moat: no sandboxes were kept in standby: %s", ex.message)

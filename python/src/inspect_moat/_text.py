@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def valid_text(text: str) -> str:
-    """Text with half characters replaced (models do produce them); there is no UTF-8 for those."""
+    """The text with half characters replaced. Models do produce them, and UTF-8 has none."""
     return (
         text
         if is_valid_text(text)

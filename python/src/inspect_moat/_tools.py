@@ -37,7 +37,7 @@ async def _save(vm: VmSandboxEnvironment, name: str) -> None:
     if len(saved) >= SAVED_MAX and name not in saved:
         names = ", ".join(known.removeprefix(PREFIX) for known in saved)
         raise ToolError(f"there is room for {SAVED_MAX} states: save as one of {names}")
-    # not vm's own method, which may be of that VM alone: the model is promised all of them
+    # not vm.create_snapshot(), which may save that VM alone: the model is promised all VMs
     await VmSandboxEnvironment.create_snapshot(vm, name)
     mine = eval_state(_Saved).of(vm)
     if name not in mine:

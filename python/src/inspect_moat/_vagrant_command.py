@@ -50,7 +50,7 @@ class Status(NamedTuple):
 
 @dataclass
 class TimeoutConfig:
-    """How long a command may take. It is killed at once then: the rest is for old callers."""
+    """How long a command may take before it is killed. Old callers set the other fields, too."""
 
     timeout: float
     terminate_grace: float = 5.0
@@ -231,7 +231,7 @@ def parse_error(text: str) -> str:
 
 
 def _saved_env(file: Path) -> dict[str, str]:
-    """What moat noted when the sandbox was made. Nothing once it is gone."""
+    """The variables that the sandbox was made with. None once it is gone."""
     try:
         text = os.fsdecode(file.read_bytes())
     except FileNotFoundError:

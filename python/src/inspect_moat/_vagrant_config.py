@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
+from typing_extensions import Self, override
 
-from ._places import Locate
+from ._config import SandboxConfig
+from ._relative_paths import Locate
 
 DEFAULT_PATH = "./Vagrantfile"
 
 
-class VagrantSandboxEnvironmentConfig(BaseModel):
+class VagrantSandboxEnvironmentConfig(SandboxConfig):
     """A sandbox that a Vagrantfile describes.
 
     Attributes:
@@ -25,6 +27,7 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    reads_files = True
 
     vagrantfile_path: str = Field(
         default_factory=lambda: os.environ.get("VAGRANTFILE_PATH", DEFAULT_PATH)
@@ -41,22 +44,28 @@ class VagrantSandboxEnvironmentConfig(BaseModel):
 
     def vagrantfile(self, locate: Locate = os.path.abspath) -> str:
         """The absolute path: the daemon has another working directory."""
-        # By value, not by who set it: a log has all fields, whether they were given or not.
+        # The value is compared, not whether it was given: a log has all fields.
         if self.vagrant_dir is not None and self.vagrantfile_path == DEFAULT_PATH:
             return os.path.join(locate(self.vagrant_dir), "Vagrantfile")
         return locate(self.vagrantfile_path)
 
+    @classmethod
+    @override
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """The sandbox that the Vagrantfile of this path describes."""
+        return cls(vagrantfile_path=os.fspath(path))
+
+    @override
     def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
-        """The specification for the daemon."""
         native: dict[str, Any] = {
             "vagrantfile": self.vagrantfile(locate),
             "primary_vm": self.primary_vm_name,
-            "primary_vm_required": False,  # the first one will do, with a warning
+            "primary_vm_required": False,  # the first VM is taken then, with a warning
             "env": dict(self.vagrantfile_env_vars),
         }
         if self.vagrant_dir is not None:
             native["vagrant_dir"] = locate(self.vagrant_dir)
         if self.provider is not None:
             native["provider"] = self.provider
-        # the Vagrantfile says what VMs there are: the one entry is for the default one
+        # the Vagrantfile says which VMs there are; this entry stands for the default one
         return {"driver": "vagrant", "vms": [{"name": "default"}], "native": native}

@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """The other side does not speak the protocol; the connection is of no use any more."""
+    """The other side does not speak the protocol: the connection cannot be used any more."""
 
 
 class FrameTooLargeError(ValueError):

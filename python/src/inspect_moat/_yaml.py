@@ -1,11 +1,13 @@
-"""Specifications in YAML, by the rules of docs/spec.md: what `moat up` reads is read here alike.
+"""Specifications in YAML and JSON, by the rules of docs/spec.md: read here as `moat up` reads them.
 
 PyYAML alone takes `on` for a boolean and `52:54:00:12:34:56` for a number.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -30,7 +32,7 @@ _BEYOND = re.compile(r"[-+]?\.(?:inf|Inf|INF|nan|NaN|NAN)")
 
 
 class _Reader(yaml.SafeLoader):
-    """Makes nodes of a document, and refuses what can stand for something else."""
+    """Makes nodes of a document, and refuses aliases and tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -39,7 +41,7 @@ class _Reader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent):  # a few of them can stand for gigabytes
+        if isinstance(event, yaml.AliasEvent):  # a few aliases can expand to gigabytes
             raise _error(event, "aliases (*name) are not supported; write it out")
         if event.tag not in (None, "!", _TAGS.get(type(event))):
             raise _error(event, f"the tag {event.tag} is not supported")
@@ -49,6 +51,28 @@ class _Reader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
+
+
+def load_json(text: str) -> Any:
+    """The value of a text, without what JSON does not have but Python reads.
+
+    Raises:
+        ValueError: the text says what is wrong.
+    """
+    return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+
+
+def _object(members: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'"{twice}" is there twice')
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def load_yaml(text: str) -> Any:

@@ -1,9 +1,10 @@
 """The configuration classes, at the path where evals import them from."""
 
-from inspect_moat._checks import DNS_NAME as PVE_DNS_NAME_RE
-from inspect_moat._config import HealthCheck, OsType
+from inspect_moat._config import OsType
+from inspect_moat._proxmox_checks import DNS_NAME as PVE_DNS_NAME_RE
 from inspect_moat._proxmox_config import (
     DhcpRange,
+    HealthCheck,
     HttpHeader,
     ProxmoxInstanceConfig,
     ProxmoxSandboxEnvironmentConfig,
