@@ -6,7 +6,7 @@
 
 #include "net/net.h"
 #include "util/auto.h"
-#include "util/io.h"
+#include "util/system/io.h"
 
 static int probe(const char *helper, const char *path, struct err *e)
 {

@@ -23,7 +23,7 @@ MAKES = 10
 TRANSFERS = 3
 SECONDS = 4
 MIB = 1024 * 1024
-# Sends zeros to whoever connects.
+# Sends zeros to each client that connects.
 SENDER = """
 import socket
 listener = socket.create_server(("0.0.0.0", 9000))
@@ -65,9 +65,9 @@ RANGE: dict[str, Any] = {
 
 
 def receive(address: str) -> str:
-    """A script that says how many bytes came, and how many seconds that took."""
+    """A script that prints how many bytes came, and how many seconds that took."""
     return (
-        # Its input stays open: at the end of it a busybox that sends would stop.
+        # Its input stays open: busybox stops sending when its input ends.
         f"s=$(cut -d' ' -f1 /proc/uptime);"
         f"n=$(sleep {SECONDS} | timeout {SECONDS} nc {address} 9000 | wc -c);"
         " echo $n $s $(cut -d' ' -f1 /proc/uptime)"
@@ -139,14 +139,14 @@ def bench_making(home: WorldHome) -> None:
 
 def bench_traffic(home: WorldHome) -> None:
     between, outside, plain = [], [], []
-    box = home.ok("up", home.spec(RANGE), timeout=900)
+    sandbox = home.ok("up", home.spec(RANGE), timeout=900)
     user_mode = PlainVm(home)
     try:
         serve = "while true; do nc -l -p 9000 </dev/zero; done"
-        home.sh(box, "b", f"setsid sh -c '{serve}' >/dev/null 2>&1 &")
+        home.sh(sandbox, "b", f"setsid sh -c '{serve}' >/dev/null 2>&1 &")
         for _ in range(TRANSFERS):
-            between.append(milliseconds_per_mib(home.sh(box, "a", receive("192.168.20.2"))))
-            outside.append(milliseconds_per_mib(home.sh(box, "a", receive(MIRROR))))
+            between.append(milliseconds_per_mib(home.sh(sandbox, "a", receive("192.168.20.2"))))
+            outside.append(milliseconds_per_mib(home.sh(sandbox, "a", receive(MIRROR))))
             plain.append(milliseconds_per_mib(user_mode.run(receive(MIRROR))))
     finally:
         user_mode.close()

@@ -41,13 +41,13 @@ def create() -> None:
             for _ in range(RUNS):
                 server.control("clear_log")
                 before = ended_tasks(server, making)
-                box: list[str] = []
-                ours.append(timed(lambda box=box: box.append(home.ok("up", spec))))
+                made: list[str] = []
+                ours.append(timed(lambda made=made: made.append(home.ok("up", spec))))
                 tasks.append((ended_tasks(server, making) - before) * 1000)
                 paths = [entry["path"] for entry in server.log()]
                 polls.append(sum("/tasks/" in path for path in paths))
                 calls.append(len(paths) - polls[-1])
-                home.ok("rm", box[0])
+                home.ok("rm", made[0])
         finally:
             home.close()
     # The baseline is what the server itself needs if its tasks run one after the other.
@@ -74,13 +74,13 @@ def hundred() -> None:
         home.ok("ls")  # starts it
         daemon = home.daemon_pid()
         used, small, began = cpu_seconds(daemon), resident_mb(daemon), time.monotonic()
-        boxes: list[str] = []
+        sandboxes: list[str] = []
         spec = home.spec(SPEC)
         gate = threading.Semaphore(50)  # processes of clients, not sandboxes
 
         def one() -> None:
             with gate:
-                boxes.append(home.ok("up", spec, timeout=900))
+                sandboxes.append(home.ok("up", spec, timeout=900))
 
         threads = [threading.Thread(target=one) for _ in range(SANDBOXES)]
         for thread in threads:
@@ -90,7 +90,7 @@ def hundred() -> None:
         seconds = time.monotonic() - began
         figures: dict[str, Any] = {
             "name": "proxmox_hundred",
-            "sandboxes": len(boxes),
+            "sandboxes": len(sandboxes),
             "servers": SERVERS,
             "seconds": round(seconds, 1),
             "daemon_mb": round(resident_mb(daemon), 1),

@@ -1,4 +1,4 @@
-"""One command in a VM on a Proxmox server: ours by agent calls and over the kept channel, against
+"""One command in a VM on a Proxmox server: ours by agent calls and over the kept line, against
 the calls that the existing Python plugin makes for it, each on a connection of its own."""
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def run() -> None:
     with PveServer(vms="qemu", task_time=0.05, agent_latency=AGENT_SECONDS) as server:
         client = Client(server)
         start_vm(client, VM)
-        with Probe(server, VM) as rest, Probe(server, VM, "channel") as kept:
+        with Probe(server, VM) as rest, Probe(server, VM, "kept-line") as kept:
             replay = Replay(server, client.headers)
             for _ in range(3):  # warm up, and let the runner in
                 rest.exec("/bin/true")
             deadline = time.monotonic() + WAIT_SECONDS
             while kept.exec("/bin/true")["requests"]:
-                assert time.monotonic() < deadline, "no kept channel"
+                assert time.monotonic() < deadline, "no kept line"
             baseline, ours, channel = [], [], []
             replay.calls = 0
             for _ in range(RUNS):

@@ -19,7 +19,7 @@ TINY = {"vms": [{"source": "tiny", "ram_mb": 192, "vcpus": 1, "nics": []}]}
 DEBIAN = {"vms": [{"source": "debian12", "ram_mb": 512, "vcpus": 1}]}
 DEBIAN_ALONE = {"vms": [{"source": "debian12", "ram_mb": 512, "vcpus": 1, "nics": []}]}
 CLONES = (1, 8, 32)
-# As in src/driver/qemu-args.h.
+# As in src/driver/qemu/vm/args.h.
 QMP, AGENT, RUNNER, CONSOLE, OVERLAY, BASE, RAM, LAYER = 10, 11, 12, 13, 14, 15, 21, 22
 OUT_OF_THE_WAY = 900
 
@@ -29,7 +29,7 @@ def cold(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_disks(template: Path) -> dict[int, int]:
-    """What a VM of this template has of disks: the image's, the template's, one of its own."""
+    """The disks of a VM of this template: the image's, the template's, and one of its own."""
     layer = template / "disk.qcow2"
     if not layer.exists():
         return {}
@@ -76,7 +76,7 @@ class Bare:
             if n not in pairs and n != RAM:
                 os.close(fd)
         for _, theirs in pairs.values():
-            theirs.close()  # so that the end of QEMU is seen
+            theirs.close()  # so that this end tells when QEMU has ended
         self.qmp, self.agent = pairs[QMP][0], pairs[AGENT][0]
         self.pairs = pairs
         self.lines = self.qmp.makefile("rb")
@@ -122,7 +122,7 @@ class Bare:
 
 
 def load(template: Path) -> int:
-    """The template's memory as moat has it: a memory file."""
+    """The template's memory in a memory file, as moat has it."""
     fd = os.memfd_create("bench", 0)
     data = (template / "ram").read_bytes()
     os.truncate(fd, len(data))
@@ -142,18 +142,18 @@ def template_of(home: Home, spec: dict[str, Any]) -> Path:
     return Path(data) / "templates" / key
 
 
-def up_and_exec(home: Home, spec: str, boxes: list[str]) -> None:
-    boxes.append(home.ok("up", spec))
-    assert home.ok("exec", boxes[-1], "--", "echo", "x") == "x"
+def up_and_exec(home: Home, spec: str, sandboxes: list[str]) -> None:
+    sandboxes.append(home.ok("up", spec))
+    assert home.ok("exec", sandboxes[-1], "--", "echo", "x") == "x"
 
 
 def measure(home: Home, spec: dict[str, Any], n: int) -> list[float]:
     figures: list[float] = []
     path = home.spec(spec)
     for _ in range(n):
-        boxes: list[str] = []
-        figures.append(timed(lambda: up_and_exec(home, path, boxes)))  # noqa: B023
-        home.ok("rm", *boxes)
+        sandboxes: list[str] = []
+        figures.append(timed(lambda: up_and_exec(home, path, sandboxes)))  # noqa: B023
+        home.ok("rm", *sandboxes)
     return figures
 
 
@@ -171,10 +171,10 @@ def against_bare(home: Home, name: str, spec: dict[str, Any]) -> None:
     home.ok("image", "warm", home.spec(spec), timeout=900)
     template = template_of(home, spec)
     ram = load(template)
-    box = home.up(spec)
-    (like,) = home.qemu_pids(box)
+    sandbox = home.up(spec)
+    (like,) = home.qemu_pids(sandbox)
     bare = [bare_start(like, template, ram) for _ in range(5)]
-    home.ok("rm", box)
+    home.ok("rm", sandbox)
     os.close(ram)
     report(f"start_{name}_against_bare", measure(home, spec, 5), bare, "ms")
 
@@ -189,11 +189,11 @@ def bench_start() -> None:
             report(f"start_{name}", measure(home, spec, 5), measure(home, cold(spec), 2), "ms")
         against_bare(home, "debian12", DEBIAN_ALONE)
         against_bare(home, "tiny", TINY)
-        box = home.up(TINY)
+        sandbox = home.up(TINY)
         for verb, run in (
-            ("snapshot", lambda: home.ok("snapshot", box, "s")),
-            ("restore", lambda: home.ok("restore", box, "s")),
-            ("fork", lambda: home.ok("rm", home.ok("fork", box))),
+            ("snapshot", lambda: home.ok("snapshot", sandbox, "s")),
+            ("restore", lambda: home.ok("restore", sandbox, "s")),
+            ("fork", lambda: home.ok("rm", home.ok("fork", sandbox))),
         ):
             figures = [timed(run) for _ in range(3)]
             report(f"{verb}_tiny", figures, measure(home, cold(TINY), 1), "ms")
@@ -216,9 +216,9 @@ def bench_clones() -> None:
         template = template_of(home, TINY)
         ram = load(template)
         for n in CLONES:
-            boxes: list[str] = []
+            sandboxes: list[str] = []
             for _ in range(n):
-                up_and_exec(home, spec, boxes)
+                up_and_exec(home, spec, sandboxes)
             pids = home.qemu_pids()
             ours = [pss_mb(pid) for pid in pids]
             bare: list[Bare] = []
@@ -231,6 +231,6 @@ def bench_clones() -> None:
                 for one in bare:
                     one.close()
             report(f"clone_mb_of_{n}", ours, theirs, "MB")
-            home.ok("rm", *boxes)
+            home.ok("rm", *sandboxes)
     finally:
         home.close()

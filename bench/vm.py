@@ -111,7 +111,7 @@ class BenchVm:
         self.settle()
 
     def settle(self) -> None:
-        """Both sides can be used while the guest still looks for its devices: not for figures."""
+        """Waits until the guest has found its devices: until then it is busy."""
         idle = 0.0
         while idle < 0.8:
             before = self.ticks()
@@ -120,17 +120,19 @@ class BenchVm:
             idle = spent[3] / sum(spent)
 
     def ticks(self) -> list[int]:
-        """Of the guest's processor: user, nice, system, idle..."""
+        """Ticks that the guest's processor was in use: user, nice, system, idle..."""
         return [int(word) for word in self.read("/proc/stat").split(maxsplit=9)[1:9]]
 
-    def exec(self, *argv: str) -> None:
-        # As root: so do the agent's.
+    def exec(self, *argv: str) -> bytes:
+        """Runs as root, like the agent does. Returns what the command wrote."""
         request = self.wire.request(
             "exec", {"sandbox": self.sandbox, "argv": list(argv), "user": "root", "capture": True}
         )
-        final = self.wire.final(request)
+        answers = list(self.wire.answers(request))
+        final = answers[-1][0]
         assert final["type"] == "result", final
         assert final["result"]["exit_code"] == 0, final
+        return b"".join(blob for _, blob in answers)
 
     def write(self, path: str, content: bytes) -> None:
         request = self.wire.request(
