@@ -66,13 +66,13 @@ def play(command: str) -> None:
         terminal.wait_for("Yes (y) or No (n)")
         terminal.type_line("y")
         terminal.wait_for("Thank you")
-        terminal.wait_for(PROMPT)  # the answer is sent after the thanks: do not hang up before that
+        terminal.wait_for(PROMPT)  # the answer is sent after the thanks: stay until the prompt
     finally:
         terminal.close()
 
 
 async def log_in_when_ready() -> None:
-    """Human agents have a helper in the VM; before it is there, there is nobody to submit to."""
+    """Wait for the helper of human agents in the VM: without it nothing can be submitted."""
     service = "/var/tmp/sandbox-services/human_agent/human_agent.py"
     while not (await sandbox().exec(["test", "-e", service], user="root")).success:  # noqa: ASYNC110
         await anyio.sleep(1)

@@ -1,4 +1,4 @@
-"""A model that plays a fixed part, so that the examples run without a real one.
+"""A mock model that plays a fixed part, so that the examples run without a real model.
 
 `inspect eval hello.py --model mockllm/model` plays the part; with any other model the part is
 left out, and that model has to solve the task by itself.
