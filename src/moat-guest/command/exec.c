@@ -107,10 +107,13 @@ static void command_ended(struct exec *x)
 	channel_wants_to_send(&x->ch);
 }
 
-/* The supervisor was killed, or cannot do its work: ends what is left of the command's session. */
+/* The supervisor was killed, or cannot do its work: ends what is left of its session, and of that
+ * of the terminal. */
 static void supervisor_lost(struct exec *x)
 {
-	tree_kill_session(x->report.pid);
+	tree_kill_session(x->supervisor_pid);
+	if (x->tty)
+		tree_kill_session(pty_session(x->in.watch.fd));
 	x->report = (struct report){.how = WIRE_SIGNALED, .code = SIGKILL};
 	command_ended(x);
 }

@@ -61,6 +61,13 @@ pid_t pty_foreground(int master)
 	return ioctl(master, TIOCGPGRP, &group) == 0 && group > 1 ? group : 0;
 }
 
+pid_t pty_session(int master)
+{
+	pid_t session = 0;
+
+	return ioctl(master, TIOCGSID, &session) == 0 ? session : 0;
+}
+
 uint8_t pty_eof_char(int master)
 {
 	struct termios t;

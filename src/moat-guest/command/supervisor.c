@@ -25,13 +25,12 @@ struct order {
 	uint32_t size;   /* of the struct command that follows */
 };
 
-/* To the runner: the pid from the process that becomes the command, its end from the supervisor. */
+/* To the runner: how the command has ended. */
 struct says {
-	int32_t how;  /* SAYS_PID, or enum wire_how */
-	int32_t code; /* the pid, or as in WIRE_EXIT */
+	int32_t how;  /* enum wire_how */
+	int32_t code; /* as in WIRE_EXIT */
 	int32_t reusable;
 };
-enum { SAYS_PID = -1 };
 
 union control {
 	struct cmsghdr head;
@@ -185,10 +184,12 @@ static pid_t start(const struct command *c, char **vectors, const struct command
 	int error;
 
 	if (pid == 0) {
-		/* The runner must find what the command starts even if we are killed: so it learns
-		 * of the session before the command can do anything. */
-		setsid();
-		say(SAYS_PID, getpid(), false);
+		/* A terminal needs a session of its own. Any other command stays in the
+		 * supervisor's, where the runner finds it should the supervisor be killed. */
+		if (c->tty)
+			setsid();
+		else
+			setpgid(0, 0);
 		ret->stage = command_become(c, vectors, fds, &error);
 		ret->error = error;
 		_exit(127);
@@ -304,21 +305,13 @@ int supervisor_start(struct supervisor *idle, const struct command *c,
 int supervisor_listen(int socket, struct report *report)
 {
 	struct says says;
+	ssize_t n = recv(socket, &says, sizeof(says), MSG_DONTWAIT);
 
-	for (;;) {
-		ssize_t n = recv(socket, &says, sizeof(says), MSG_DONTWAIT);
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return 0;
-		if (n != sizeof(says))
-			return -1;
-		if (says.how != SAYS_PID)
-			break;
-		report->pid = says.code;
-	}
-	report->how = (enum wire_how)says.how;
-	report->code = (uint32_t)says.code;
-	report->reusable = says.reusable;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n != sizeof(says))
+		return -1;
+	*report = (struct report){(enum wire_how)says.how, (uint32_t)says.code, says.reusable};
 	return 1;
 }
 

@@ -22,7 +22,6 @@
 
 /* What has become of a command. */
 struct report {
-	pid_t pid; /* also of its session and its process group; 0: there is none yet */
 	enum wire_how how;
 	uint32_t code; /* as in WIRE_EXIT */
 	bool reusable; /* the supervisor waits for another command */
@@ -35,8 +34,8 @@ void supervisor_keep_limits(void);
 int supervisor_start(struct supervisor *idle, const struct command *c,
 	const struct command_fds *fds, struct supervisor *ret);
 /*
- * Puts into the report what the supervisor has said since the last time; does not wait. 1: the
- * command has ended; 0: not yet; -1: the supervisor was killed.
+ * Looks, without waiting, whether the supervisor has said how the command ended. 1: it has, and the
+ * report is filled; 0: not yet; -1: the supervisor was killed.
  */
 int supervisor_listen(int socket, struct report *report);
 /* Signals the command's process group. */

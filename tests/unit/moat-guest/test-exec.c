@@ -393,20 +393,21 @@ static bool supervisor_of(pid_t pid, pid_t *ret)
 	return after && sscanf(after + 1, " %*c %d", ret) == 1;
 }
 
-static void test_lost_supervisor(void)
+/* The supervisor is killed: nothing of its command is left, background processes included. */
+static void test_lost_supervisor(uint32_t flags)
 {
-	struct job j = {.argv = SH("echo $$; sleep 1000 & sleep 1000")};
+	struct job j = {.argv = SH("sleep 1000 & echo $$ $!; sleep 1000"), .msg = {.flags = flags}};
 	struct peer_bytes body;
 	struct wire_msg m;
-	pid_t pid = 0, parent = 0;
+	pid_t pid = 0, behind = 0, parent = 0;
 
 	job_start(&peer, &j);
-	OK(peer_next(&peer, 10000, &m, &body) && sscanf(body.p, "%d", &pid) == 1);
+	OK(peer_next(&peer, 10000, &m, &body) && sscanf(body.p, "%d %d", &pid, &behind) == 2);
 	OK(supervisor_of(pid, &parent) && parent != peer.pid);
 	kill(parent, SIGKILL);
 	jobs_finish(&peer, &j, 1);
 	OK(j.end.how == WIRE_SIGNALED && j.end.code == SIGKILL);
-	OK(wait_until(process_gone, &pid));
+	OK(wait_until(process_gone, &pid) && wait_until(process_gone, &behind));
 	job_free(&j);
 }
 
@@ -532,7 +533,8 @@ int main(void)
 	test_capture();
 	test_backpressure();
 	test_cancel_and_signal();
-	test_lost_supervisor();
+	test_lost_supervisor(0);
+	test_lost_supervisor(WIRE_EXEC_PTY);
 	test_terminal();
 	test_many();
 	OK(wait_until(is_at_rest, NULL)); /* one supervisor is kept */
