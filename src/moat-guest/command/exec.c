@@ -73,6 +73,7 @@ static void finish(struct exec *x)
 		line_send(&x->ch.runner->line, &m, x->spilled, strlen(x->spilled));
 	else
 		answer(x->ch.runner, &m, failed_name(x));
+	line_flush(&x->ch.runner->line); /* the host need not wait for our cleaning up */
 	if (!x->tty && !x->killing)
 		output_discard(x);
 	exec_release(&x->ch);
