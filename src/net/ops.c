@@ -1,183 +1,13 @@
 #include "net/ops.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "net/capture/capture.h"
+#include "net/report.h"
 #include "util/auto.h"
 #include "util/system/io.h"
 
 #define SHOW_MAX (32u << 20)
-
-#define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
-
-static json_t *addr_or_null(uint32_t addr)
-{
-	return addr ? json_string(ADDR(addr)) : json_null();
-}
-
-static json_t *show_subnets(const struct net_vnet *v)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; list && i < v->n_subnets; i++) {
-		const struct net_subnet *sub = &v->subnets[i];
-		json_t *ranges = json_array();
-		char net[NET_TEXT_MAX];
-
-		for (size_t r = 0; ranges && r < sub->n_ranges; r++)
-			json_array_append_new(
-				ranges, json_pack("{s:s, s:s}", "start", ADDR(sub->ranges[r].start),
-						"end", ADDR(sub->ranges[r].end)));
-		json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:b, s:o}", "cidr",
-						    ipv4_net_text(sub->cidr, net), "gateway",
-						    addr_or_null(sub->gateway ? sub->server : 0),
-						    "server", addr_or_null(sub->server), "snat",
-						    sub->snat, "dhcp_ranges", ranges));
-	}
-	return list;
-}
-
-static json_t *show_policy(const struct egress_spec *out)
-{
-	static const char *const modes[] = {
-		[SPEC_EGRESS_DENY] = "deny", [SPEC_EGRESS_OPEN] = "open"};
-	json_t *domains, *cidrs, *ports;
-	char net[NET_TEXT_MAX];
-
-	if (out->mode != SPEC_EGRESS_ALLOW)
-		return json_string(modes[out->mode]);
-	domains = json_array();
-	cidrs = json_array();
-	ports = json_array();
-	for (size_t i = 0; i < out->allow.n_domains; i++)
-		json_array_append_new(domains, json_string(out->allow.domains[i]));
-	for (size_t i = 0; i < out->allow.n_cidrs; i++)
-		json_array_append_new(cidrs, json_string(ipv4_net_text(out->allow.cidrs[i], net)));
-	for (size_t i = 0; i < out->allow.n_ports; i++)
-		json_array_append_new(ports, json_integer(out->allow.ports[i]));
-	return json_pack(
-		"{s:{s:o, s:o, s:o}}", "allow", "domains", domains, "cidrs", cidrs, "ports", ports);
-}
-
-static json_t *show_vnets(const struct net_plan *p)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; list && i < p->n_vnets; i++) {
-		const struct net_vnet *v = &p->vnets[i];
-
-		json_array_append_new(
-			list, json_pack("{s:s, s:b, s:b, s:o, s:o}", "alias", v->spec->alias,
-				      "dhcp", v->dhcp, "vlan_aware", v->spec->vlan_aware, "egress",
-				      show_policy(&v->spec->egress), "subnets", show_subnets(v)));
-	}
-	return list;
-}
-
-/* Finds a MAC's address in dnsmasq's leases, "1763251200 52:54:00:00:00:05 10.99.0.5 hermit *";
- * NULL: it has none. */
-static json_t *find_lease(const json_t *leases, const char *bridge, const char *mac)
-{
-	const char *at = json_string_value(json_object_get(leases, bridge));
-
-	while (at && *at) {
-		char theirs[MAC_TEXT_MAX], addr[IPV4_TEXT_MAX];
-
-		if (sscanf(at, "%*d %17s %15s", theirs, addr) == 2 && strcmp(theirs, mac) == 0)
-			return json_string(addr);
-		at += strcspn(at, "\n");
-		at += *at == '\n';
-	}
-	return json_null();
-}
-
-static json_t *show_nics(const struct net_plan *p, const json_t *leases)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; list && i < p->n_nics; i++) {
-		const struct net_nic *n = &p->nics[i];
-		const struct net_vnet *v = &p->vnets[n->vnet];
-		char mac[MAC_TEXT_MAX];
-
-		mac_text(n->mac, mac);
-		json_array_append_new(list,
-			json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:i}", "vm",
-				p->spec->vms[n->vm].name, "nic", (int)n->nic, "vnet",
-				v->spec->alias, "mac", mac, "ipv4", addr_or_null(n->ipv4), "lease",
-				find_lease(leases, v->bridge, mac), "vlan_tag", (int)n->vlan_tag));
-	}
-	return list;
-}
-
-static const struct net_nic *nic_at(const struct net_plan *p, const char *address)
-{
-	for (size_t i = 0; i < p->n_nics; i++)
-		if (p->nics[i].ipv4 && strcmp(ADDR(p->nics[i].ipv4), address) == 0)
-			return &p->nics[i];
-	return NULL;
-}
-
-static json_t *show_forward(
-	const struct net_plan *p, const char *address, json_int_t port, json_int_t host_port)
-{
-	const struct net_nic *n = nic_at(p, address);
-
-	return json_pack("{s:s, s:s, s:I, s:s, s:I}", "vm", n ? p->spec->vms[n->vm].name : "?",
-		"address", address, "port", port, "host", "127.0.0.1", "host_port", host_port);
-}
-
-static json_t *show_forwards(const struct net_plan *p, const json_t *forwards)
-{
-	json_t *list = json_array(), *one;
-	size_t i;
-
-	json_array_foreach((json_t *)forwards, i, one)
-		json_array_append_new(
-			list, show_forward(p, json_string_value(json_object_get(one, "address")),
-				      json_integer_value(json_object_get(one, "port")),
-				      json_integer_value(json_object_get(one, "host_port"))));
-	return list;
-}
-
-static const char *alias_of(const struct net_plan *p, const char *bridge)
-{
-	for (size_t i = 0; bridge && i < p->n_vnets; i++)
-		if (strcmp(p->vnets[i].bridge, bridge) == 0)
-			return p->vnets[i].spec->alias;
-	return "?";
-}
-
-/* Adds an element of nft's list: {"elem": {"val": {"concat": [...]}, "counter": {"packets": n}}}.
- * If "val" is a bridge's name, it counts packets that the full set could not list. */
-static void add_refused(const struct net_plan *p, const json_t *element, json_t *list)
-{
-	const json_t *elem = json_object_get(element, "elem");
-	const json_t *val = json_object_get(elem, "val"), *key = json_object_get(val, "concat");
-	const json_t *packets = json_object_get(json_object_get(elem, "counter"), "packets");
-	const char *bridge = json_string_value(key ? json_array_get(key, 0) : val);
-
-	if (!bridge)
-		return;
-	json_array_append_new(
-		list, json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:I}", "vnet", alias_of(p, bridge),
-			      "from", json_array_get(key, 1), "to", json_array_get(key, 2),
-			      "protocol", json_array_get(key, 3), "port", json_array_get(key, 4),
-			      "count", json_integer_value(packets)));
-}
-
-static void add_set(const struct net_plan *p, const json_t *said, json_t *list)
-{
-	json_t *all = json_object_get(said, "nftables"), *one, *element;
-	size_t i, k;
-
-	json_array_foreach(all, i, one) {
-		json_array_foreach(json_object_get(json_object_get(one, "set"), "elem"), k, element)
-			add_refused(p, element, list);
-	}
-}
 
 static int ask_show(struct net *net, const struct op *op, json_t **ret, struct err *e)
 {
@@ -192,21 +22,9 @@ static int ask_show(struct net *net, const struct op *op, json_t **ret, struct e
 
 int net_show(struct net *net, const struct op *op, json_t **ret, struct err *e)
 {
-	const struct net_plan *p = net_plan(net);
 	auto_json json_t *said = NULL;
-	json_t *connections = json_array();
 
-	if (ask_show(net, op, &said, e) < 0) {
-		json_decref(connections);
-		return -1;
-	}
-	add_set(p, json_object_get(said, "refused"), connections);
-	add_set(p, json_object_get(said, "refused_other"), connections);
-	add_set(p, json_object_get(said, "refused_more"), connections);
-	return json_make(ret, e, "{s:o, s:o, s:o, s:{s:O, s:o}}", "vnets", show_vnets(p), "nics",
-		show_nics(p, json_object_get(said, "leases")), "forwards",
-		show_forwards(p, json_object_get(said, "forwards")), "refused", "names",
-		json_object_get(said, "names"), "connections", connections);
+	return ask_show(net, op, &said, e) < 0 ? -1 : report_make(net_plan(net), said, ret, e);
 }
 
 /* A NIC through which the holder can reach the VM: its address is in a subnet in which moat has an
@@ -232,6 +50,7 @@ int net_forward(struct net *net, const struct op *op, size_t vm, unsigned port, 
 	const struct net_plan *p = net_plan(net);
 	const struct net_nic *n = reachable_nic(p, vm);
 	auto_json json_t *result = NULL;
+	char address[IPV4_TEXT_MAX];
 
 	if (!n)
 		return err_set(e, ERR_UNSUPPORTED,
@@ -239,12 +58,12 @@ int net_forward(struct net *net, const struct op *op, size_t vm, unsigned port, 
 			"to",
 			p->spec->vms[vm].name);
 	if (net_request(net, op, "forward",
-		    json_pack("{s:s, s:i, s:i}", "address", ADDR(n->ipv4), "port", (int)port,
-			    "host_port", (int)host_port),
+		    json_pack("{s:s, s:i, s:i}", "address", ipv4_text(n->ipv4, address), "port",
+			    (int)port, "host_port", (int)host_port),
 		    &result, NULL, e) < 0)
 		return -1;
-	*ret = show_forward(
-		p, ADDR(n->ipv4), port, json_integer_value(json_object_get(result, "host_port")));
+	*ret = report_forward(
+		p, address, port, json_integer_value(json_object_get(result, "host_port")));
 	return *ret ? 0 : err_oom(e);
 }
 
