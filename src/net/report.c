@@ -1,6 +1,5 @@
 #include "net/report.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "util/json.h"
@@ -71,16 +70,40 @@ static json_t *show_vnets(const struct net_plan *p)
 	return list;
 }
 
-/* Finds a MAC's address in dnsmasq's leases, "1763251200 52:54:00:00:00:05 10.99.0.5 hermit *";
- * NULL: it has none. */
+/* Takes the next word of a line; false: there is none, or it is too long. */
+static bool next_word(const char **at, char *word, size_t room)
+{
+	size_t n = strcspn(*at, " \n");
+
+	if (!n || n >= room || (*at)[n] != ' ')
+		return false;
+	memcpy(word, *at, n);
+	word[n] = 0;
+	*at += n + 1;
+	return true;
+}
+
+/* Reads a line of dnsmasq's leases, "1763251200 52:54:00:00:00:05 10.99.0.5 hermit *". A guest
+ * chooses its name and the length of its MAC, and how many lines there are; the last may be cut. */
+static bool is_lease(const char *line, const char *mac, char addr[static IPV4_TEXT_MAX])
+{
+	char expiry[24], theirs[MAC_TEXT_MAX];
+	uint32_t number;
+	struct err e;
+
+	return next_word(&line, expiry, sizeof(expiry)) &&
+	       next_word(&line, theirs, sizeof(theirs)) && strcmp(theirs, mac) == 0 &&
+	       next_word(&line, addr, IPV4_TEXT_MAX) && ipv4_parse(addr, &number, &e) == 0;
+}
+
+/* Finds a MAC's address; null: it has none. */
 static json_t *find_lease(const json_t *leases, const char *bridge, const char *mac)
 {
 	const char *at = json_string_value(json_object_get(leases, bridge));
+	char addr[IPV4_TEXT_MAX];
 
 	while (at && *at) {
-		char theirs[MAC_TEXT_MAX], addr[IPV4_TEXT_MAX];
-
-		if (sscanf(at, "%*d %17s %15s", theirs, addr) == 2 && strcmp(theirs, mac) == 0)
+		if (is_lease(at, mac, addr))
 			return json_string(addr);
 		at += strcspn(at, "\n");
 		at += *at == '\n';
@@ -129,11 +152,15 @@ static json_t *show_forwards(const struct net_plan *p, const json_t *forwards)
 	json_t *list = json_array(), *one;
 	size_t i;
 
-	json_array_foreach((json_t *)forwards, i, one)
-		json_array_append_new(
-			list, report_forward(p, json_string_value(json_object_get(one, "address")),
-				      json_integer_value(json_object_get(one, "port")),
-				      json_integer_value(json_object_get(one, "host_port"))));
+	json_array_foreach((json_t *)forwards, i, one) {
+		const char *address = json_string_value(json_object_get(one, "address"));
+
+		if (address)
+			json_array_append_new(list,
+				report_forward(p, address,
+					json_integer_value(json_object_get(one, "port")),
+					json_integer_value(json_object_get(one, "host_port"))));
+	}
 	return list;
 }
 
@@ -176,13 +203,16 @@ static void add_set(const struct net_plan *p, const json_t *said, json_t *list)
 
 int report_make(const struct net_plan *p, const json_t *said, json_t **ret, struct err *e)
 {
-	json_t *connections = json_array();
+	json_t *names = json_object_get(said, "names"), *connections;
 
+	if (!json_is_array(names))
+		return err_set(e, ERR_UNAVAILABLE, "the network's holder lists no names");
+	connections = json_array();
 	add_set(p, json_object_get(said, "refused"), connections);
 	add_set(p, json_object_get(said, "refused_other"), connections);
 	add_set(p, json_object_get(said, "refused_more"), connections);
 	return json_make(ret, e, "{s:o, s:o, s:o, s:{s:O, s:o}}", "vnets", show_vnets(p), "nics",
 		show_nics(p, json_object_get(said, "leases")), "forwards",
-		show_forwards(p, json_object_get(said, "forwards")), "refused", "names",
-		json_object_get(said, "names"), "connections", connections);
+		show_forwards(p, json_object_get(said, "forwards")), "refused", "names", names,
+		"connections", connections);
 }
