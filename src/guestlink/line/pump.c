@@ -58,7 +58,7 @@ int line_send(const struct op *op, struct line *l, const struct wire_msg *msg, s
 
 /* ---- receiving: all of this runs on the pump ---- */
 
-static int route_all(struct line *l, struct err *e)
+int pump_route(struct line *l, struct err *e)
 {
 	for (;;) {
 		struct frame frame;
@@ -143,14 +143,14 @@ static int pump_read(struct line *l, struct err *e)
 		l->chunk *= 2;
 	else if ((size_t)got < l->chunk / 4 && l->chunk > CHUNK_MIN)
 		l->chunk /= 2;
-	return route_all(l, e);
+	return pump_route(l, e);
 }
 
 static int pump_loop(struct line *l, struct err *e)
 {
 	int left = 0;
 
-	if (route_all(l, e) < 0) /* what came with the greeting */
+	if (pump_route(l, e) < 0) /* what came with the greeting */
 		return -1;
 	for (;;) {
 		struct pollfd fds[] = {

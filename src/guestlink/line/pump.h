@@ -54,6 +54,9 @@ static inline struct line *line_of(struct guest *g)
 
 /* After the greeting: line->in has what came behind it. */
 int pump_start(struct line *l, struct err *e);
+/* For the pump, and for tests without one: gives every whole frame of line->in to its channel. -1:
+ * the guest broke the protocol. */
+int pump_route(struct line *l, struct err *e);
 
 /* Fails the line for good: every operation on it fails with this reason. Only the first counts. */
 void line_end(struct line *l, const struct err *why);
