@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ RECIPES = Path(__file__).parents[2] / "share" / "recipes"
 @pytest.fixture(scope="module")
 def lone(images: None) -> Iterator[Home]:
     """A moat that was installed without moat-guest."""
-    home = Home()
+    home = Home("idle_exit: 0\nboot_timeout: 150\n")
     prefix = home.dir / "prefix"
     (prefix / "share" / "moat").mkdir(parents=True)
     (prefix / "share" / "moat" / "recipes").symlink_to(RECIPES)
@@ -56,6 +57,17 @@ def test_files(lone: Home) -> None:
     lone.ok("cp", f"{lone.sandbox}:/tmp/there", str(lone.dir / "back"))
     assert (lone.dir / "back").read_bytes() == here.read_bytes()
     assert "No such file" in lone.fails("cp", f"{lone.sandbox}:/tmp/nowhere", str(lone.dir / "x"))
+
+
+def test_frozen_qemu_is_an_error(lone: Home) -> None:
+    """An answer of the agent may take a fifth of boot_timeout."""
+    for pid in lone.qemu_pids():
+        os.kill(pid, signal.SIGSTOP)
+    said = lone.fails("exec", lone.sandbox, "--", "true", timeout=120)
+    assert "the guest agent has said nothing for 30 seconds" in said
+    for pid in lone.qemu_pids():
+        os.kill(pid, signal.SIGCONT)
+    assert lone.ok("exec", lone.sandbox, "--", "echo", "again") == "again"
 
 
 def test_going_back_waits_for_no_runner(lone: Home) -> None:

@@ -240,6 +240,7 @@ static const struct guest_ops agent_ops = {
 	.mkdir = agent_mkdir,
 	.symlink = agent_symlink,
 	.free = agent_free,
+	.stand_still = agent_stand_still,
 };
 
 int agent_open(struct qga *q, bool windows, struct guest **ret, struct err *e)

@@ -25,6 +25,11 @@ void agent_free(struct guest *g)
 	free(a);
 }
 
+void agent_stand_still(struct guest *g, bool still)
+{
+	qga_stand_still(agent_of(g)->q, still);
+}
+
 int agent_take_input(const struct op *op, const struct guest_io *io, struct buf *ret, struct err *e)
 {
 	int ended = guest_collect(op, io, INPUT_MAX + 1, ret, e);

@@ -22,6 +22,7 @@ static inline struct agent *agent_of(struct guest *g)
 /* Borrows q. */
 int agent_new(const struct guest_ops *ops, struct qga *q, struct guest **ret, struct err *e);
 void agent_free(struct guest *g);
+void agent_stand_still(struct guest *g, bool still);
 
 /* Reads all input of a command. ERR_LIMIT: it is too much. */
 int agent_take_input(

@@ -17,13 +17,16 @@ enum {
 	RESYNC_S = 2, /* try again after that: an agent that was just starting may have lost the
 			 first attempt */
 	RESYNC_MAX_S = 10,
+	LOOKS = 3, /* for silence, within the patience */
 };
 
 struct qga {
 	const struct qga_transport *transport; /* NULL: the agent is at the socket fd */
 	void *transport_arg;
 	int fd;
-	bool in_step; /* no answer to an earlier command can still come */
+	bool in_step;       /* no answer to an earlier command can still come */
+	double patience;    /* seconds that the agent may be silent; 0: no limit */
+	_Atomic bool still; /* the VM stands still, so it may be silent */
 	struct buf in;
 	size_t searched; /* bytes of `in` that have no newline */
 };
@@ -85,9 +88,40 @@ void qga_close(struct qga *q)
 	free(q);
 }
 
+void qga_set_patience(struct qga *q, double seconds)
+{
+	q->patience = seconds;
+}
+
+void qga_stand_still(struct qga *q, bool still)
+{
+	q->still = still;
+}
+
 static int fail_closed(struct err *e)
 {
 	return err_set(e, ERR_UNAVAILABLE, "the connection to the guest agent was closed");
+}
+
+/* The agent can fall silent without a sign: its QEMU may be frozen. */
+static int fail_silent(const struct qga *q, struct err *e)
+{
+	return err_set(
+		e, ERR_UNAVAILABLE, "the guest agent has said nothing for %g seconds", q->patience);
+}
+
+/* Waits for the agent, as long as it may be silent. */
+static int wait_for_agent(struct qga *q, const struct op *op, short events, struct err *e)
+{
+	for (int silent = 0; silent < LOOKS; silent = q->still ? 0 : silent + 1) {
+		struct op look = op_within(op, q->patience / LOOKS);
+
+		if (op_wait_fd(&look, q->fd, events, e) == 0)
+			return 0;
+		if (e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
+			return -1;
+	}
+	return fail_silent(q, e);
 }
 
 static int send_all(struct qga *q, const struct op *op, struct bytes data, struct err *e)
@@ -100,7 +134,7 @@ static int send_all(struct qga *q, const struct op *op, struct bytes data, struc
 		if (sent < 0 && errno != EAGAIN && errno != EINTR)
 			return err_sys(e, errno, "send to the guest agent");
 		if (sent < 0) {
-			if (op_wait_fd(op, q->fd, POLLOUT, e) < 0)
+			if (wait_for_agent(q, op, POLLOUT, e) < 0)
 				return -1;
 			continue;
 		}
@@ -207,7 +241,7 @@ static int await_line(
 			return err_set(e, ERR_UNAVAILABLE,
 				"the guest agent sent an answer of more than %zu bytes", max);
 		q->searched = q->in.len;
-		if (receive(q, op, e) < 0)
+		if (wait_for_agent(q, op, POLLIN, e) < 0 || receive(q, op, e) < 0)
 			return -1;
 	}
 }
@@ -249,12 +283,27 @@ static int exchange(struct qga *q, const struct op *op, const struct qga_call *c
 	return rc;
 }
 
+/* Synchronises with an agent that has answered before, and so is not booting. */
+static int sync_again(struct qga *q, const struct op *op, struct err *e)
+{
+	for (;;) {
+		struct op part = op_within(op, q->patience);
+
+		if (qga_sync(q, &part, e) == 0)
+			return 0;
+		if (e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
+			return -1;
+		if (!q->still)
+			return fail_silent(q, e);
+	}
+}
+
 int qga_call(struct qga *q, const struct op *op, const struct qga_call *call, json_t **ret,
 	struct err *e)
 {
 	if (op_check(op, e) < 0)
 		return -1;
-	if (!q->in_step && qga_sync(q, op, e) < 0)
+	if (!q->in_step && sync_again(q, op, e) < 0)
 		return -1;
 	q->in_step = false;
 	if (exchange(q, op, call, ret, e) < 0)

@@ -43,6 +43,14 @@ size_t qga_write_max(const struct qga *q);
 /* Borrows fd, a connected stream socket; sends nothing yet. */
 int qga_open(int fd, struct qga **ret, struct err *e);
 void qga_close(struct qga *q); /* NULL is fine */
+/*
+ * A command fails with ERR_UNAVAILABLE when nothing has come from the agent for so many seconds; 0:
+ * it waits as long as its op. An answer on its way may take longer, and so may qga_sync. Not for a
+ * transport, which has limits of its own.
+ */
+void qga_set_patience(struct qga *q, double seconds);
+/* Whether the VM stands still, so that silence is no fault. Any thread. */
+void qga_stand_still(struct qga *q, bool still);
 
 /* Waits until the agent answers, as long as op allows. This is also how to wait for a boot. */
 int qga_sync(struct qga *q, const struct op *op, struct err *e);

@@ -211,6 +211,7 @@ static const struct guest_ops windows_ops = {
 	.mkdir = windows_mkdir,
 	.symlink = windows_symlink,
 	.free = agent_free,
+	.stand_still = agent_stand_still,
 };
 
 int agent_windows_open(struct qga *q, struct guest **ret, struct err *e)

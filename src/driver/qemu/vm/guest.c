@@ -28,10 +28,19 @@
 #define PATIENCE_PART 5.0
 #define PATIENCE_MIN  30.0
 
+/* How many seconds the guest may be silent while something waits for it. */
+static double patience_with(const struct qemu_vm *vm)
+{
+	double patience = vm->env->boot_timeout / PATIENCE_PART;
+
+	return patience > PATIENCE_MIN ? patience : PATIENCE_MIN;
+}
+
 static int sync_agent(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	if (!vm->qga && qga_open(vm->agent_fd, &vm->qga, e) < 0)
 		return -1;
+	qga_set_patience(vm->qga, patience_with(vm));
 	if (qga_sync(vm->qga, op, e) == 0)
 		return 0;
 	if (e->kind == ERR_TIMEOUT)
@@ -69,7 +78,6 @@ static int greet(
 	struct qemu_vm *vm, const struct op *op, double seconds, struct guest **ret, struct err *e)
 {
 	auto_fd int fd = fcntl(vm->runner_fd, F_DUPFD_CLOEXEC, 0);
-	double patience = vm->env->boot_timeout / PATIENCE_PART;
 	struct op soon = op_within(op, seconds);
 
 	if (fd < 0)
@@ -77,7 +85,7 @@ static int greet(
 	if (links_part(&vm->links, &soon, QEMU_RUNNER_ENDED, &vm->unsent, e) < 0 ||
 		send_unsent(vm, &soon, e) < 0)
 		return -1;
-	if (line_open(&soon, fd, patience > PATIENCE_MIN ? patience : PATIENCE_MIN, ret, e) < 0)
+	if (line_open(&soon, fd, patience_with(vm), ret, e) < 0)
 		return -1;
 	(void)take_fd(&fd);
 	return 0;

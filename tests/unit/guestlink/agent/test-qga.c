@@ -229,6 +229,53 @@ static void test_sync(void)
 	side_close(&s);
 }
 
+/* Answers the first sync, and nothing more. */
+static void silent(struct peer *p)
+{
+	json_t *request;
+
+	if (agent_get(p, &request)) {
+		agent_answer_sync(p, request);
+		json_decref(request);
+	}
+	peer_drain(p);
+}
+
+/* An agent whose QEMU is frozen. */
+static void test_silence(void)
+{
+	static const char said[] = "the guest agent has said nothing for 0.3 seconds";
+	struct op op = op_in(30), brief;
+	struct side s;
+	struct err e = {0};
+
+	side_open(&s, silent);
+	qga_set_patience(s.q, 0.3);
+	OK(qga_sync(s.q, &op, &e) == 0);
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	OK(strstr(e.msg, said));
+	/* The next command begins with a sync, which gets no answer. */
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE && strstr(e.msg, said));
+	/* A VM that stands still may be silent. */
+	qga_stand_still(s.q, true);
+	brief = op_in(1);
+	OK(ping(s.q, &brief, &e) < 0 && e.kind == ERR_TIMEOUT);
+	qga_stand_still(s.q, false);
+	OK(ping(s.q, &op, &e) < 0 && e.kind == ERR_UNAVAILABLE);
+	/* Who waits for a boot says how long. */
+	brief = op_in(1);
+	OK(qga_sync(s.q, &brief, &e) < 0 && e.kind == ERR_TIMEOUT);
+	side_close(&s);
+
+	side_open(&s, silent);
+	qga_set_patience(s.q, 0.3);
+	qga_stand_still(s.q, true);
+	OK(qga_sync(s.q, &op, &e) == 0);
+	brief = op_in(1);
+	OK(ping(s.q, &brief, &e) < 0 && e.kind == ERR_TIMEOUT);
+	side_close(&s);
+}
+
 /* The first answer comes only after the second sync. */
 static void late(struct peer *p)
 {
@@ -455,6 +502,7 @@ int main(void)
 	test_find_sync();
 	test_status();
 	test_sync();
+	test_silence();
 	test_late();
 	test_bad_answers();
 	test_exec();
