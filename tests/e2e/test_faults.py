@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -125,3 +126,23 @@ def test_kill_while_using(faulty: Home, round_number: int) -> None:
     faulty.ok("ls")
     faulty.ok("rm", "--all")
     faulty.assert_nothing_left()
+
+
+def test_frozen_qemu_is_not_saved(faulty: Home) -> None:
+    """Nor does whoever wanted that wait for ever. When QEMU goes on, so does the VM."""
+    sandboxes = [faulty.up(TINY) for _ in range(2)]
+    for pid in faulty.qemu_pids():
+        os.kill(pid, signal.SIGSTOP)
+    clients = [
+        faulty.start("snapshot", sandboxes[0], "one", stderr=subprocess.PIPE),
+        faulty.start("fork", sandboxes[1], stderr=subprocess.PIPE),
+    ]
+    for client in clients:
+        assert b"timed out" in client.communicate(timeout=300)[1]
+        assert client.returncode != 0
+    for pid in faulty.qemu_pids():
+        os.kill(pid, signal.SIGCONT)
+    for sandbox in sandboxes:
+        assert faulty.ok("exec", sandbox, "--", "echo", "on") == "on"
+        faulty.ok("snapshot", sandbox, "one")
+    faulty.ok("rm", "--all")

@@ -124,8 +124,8 @@ static int stop_all(struct qemu_sandbox *b, const struct op *op, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++) {
 		links_stand_still(&b->vms[i].links, true);
-		if (qmp_call(b->vms[i].qmp, op, "stop", NULL, -1, NULL, e) < 0)
-			return qemu_vm_explain(&b->vms[i], e);
+		if (qemu_vm_stop(&b->vms[i], op, e) < 0)
+			return err_wrap(e, "VM %s", b->vms[i].spec->name);
 	}
 	return 0;
 }

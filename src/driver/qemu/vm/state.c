@@ -15,8 +15,9 @@
 #include "util/system/memory.h"
 #include "util/str.h"
 
-#define SAVE_POLL 0.005 /* seconds; QEMU has no fd to wait on that would say "saved" */
-#define NO_LIMIT  ((json_int_t)1 << 50)
+#define MB_A_SECOND 20.0  /* of memory, to the disk of a host that is slow, or from it */
+#define SAVE_POLL   0.005 /* seconds; QEMU has no fd to wait on that would say "saved" */
+#define NO_LIMIT    ((json_int_t)1 << 50)
 enum { FULL_BYTES = 1 << 20 }; /* a disk with less than that is full */
 
 static int call(struct qemu_vm *vm, const struct op *op, const char *command, json_t *args,
@@ -106,26 +107,32 @@ static int give_rest_back(int fd, struct err *e)
 	return 0;
 }
 
+double qemu_state_seconds(const struct qemu_vm *vm)
+{
+	return QEMU_ANSWER_SECONDS + vm->spec->ram_mb / MB_A_SECOND;
+}
+
 int qemu_state_save(
 	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e)
 {
 	uint64_t most = own_memory ? (uint64_t)vm->spec->ram_mb << 20 : 0;
 	int sync = memory_is_short(most) ? O_DSYNC : 0;
 	auto_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | sync, 0600);
-	struct op cleanup = op_for_cleanup(10);
+	struct op cleanup = op_for_cleanup(10), soon;
 	struct err ignored;
 
 	if (fd < 0)
 		return err_sys(e, errno, "%s", path);
 	if (reserve(op, fd, most, e) < 0)
 		return explain_full(fd, vm, e);
-	if (set_ignore_shared(vm, op, !own_memory, e) < 0 ||
-		call(vm, op, "migrate-set-parameters",
+	soon = op_within(op, qemu_state_seconds(vm));
+	if (set_ignore_shared(vm, &soon, !own_memory, e) < 0 ||
+		call(vm, &soon, "migrate-set-parameters",
 			json_pack("{s:I}", "max-bandwidth", NO_LIMIT), NULL, e) < 0 ||
-		pass_file(vm, op, fd, e) < 0 ||
-		call(vm, op, "migrate", json_pack("{s:s}", "uri", "fd:state"), NULL, e) < 0)
+		pass_file(vm, &soon, fd, e) < 0 ||
+		call(vm, &soon, "migrate", json_pack("{s:s}", "uri", "fd:state"), NULL, e) < 0)
 		return -1;
-	if (await_saved(vm, op, e) == 0)
+	if (await_saved(vm, &soon, e) == 0)
 		return give_rest_back(fd, e);
 	/* So that the VM can go on, and be saved another time. */
 	qemu_vm_insist(vm, &cleanup, "migrate_cancel", &ignored);
@@ -161,12 +168,14 @@ int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 int qemu_nics_plug(struct qemu_vm *vm, const struct op *op, bool in, struct err *e)
 {
+	struct op soon = op_within(op, QEMU_ANSWER_SECONDS);
+
 	for (size_t i = 0; i < vm->spec->n_nics; i++) {
 		char name[24];
 
 		snprintf(name, sizeof(name), "net%zu", i);
-		if (call(vm, op, "set_link", json_pack("{s:s, s:b}", "name", name, "up", in), NULL,
-			    e) < 0)
+		if (call(vm, &soon, "set_link", json_pack("{s:s, s:b}", "name", name, "up", in),
+			    NULL, e) < 0)
 			return -1;
 	}
 	return 0;

@@ -3,6 +3,8 @@
 
 #include "driver/qemu/vm/vm.h"
 
+/* How long saving or loading all of a VM's memory may take. */
+double qemu_state_seconds(const struct qemu_vm *vm);
 /* The VM is stopped, and stays so. With own_memory all of its memory goes into the file, otherwise
  * only what is not in a template's memory file. */
 int qemu_state_save(

@@ -221,8 +221,8 @@ static int run_maker(struct qemu_vm *vm, const struct op *op, struct err *e)
 	op_progress(
 		op, 0, 0, "making a template of %s: saving", qemu_source_name(&vm->spec->source));
 	links_lost(&vm->links, "it becomes a template");
-	if (qmp_call(vm->qmp, op, "stop", NULL, -1, NULL, e) < 0)
-		return qemu_vm_explain(vm, e);
+	if (qemu_vm_stop(vm, op, e) < 0)
+		return -1;
 	return qemu_state_save(vm, op, state, false, e);
 }
 

@@ -28,11 +28,9 @@
 #include "util/str.h"
 #include "util/system/tsc.h"
 
-#define ANSWER_SECONDS   60.0 /* for QEMU's first answer, on a host that is slow */
-#define LOAD_MB_A_SECOND 20.0 /* of memory that is in a snapshot's file, on such a host's disk */
-#define END_SECONDS      5.0  /* between the first sign of QEMU's end and the end itself */
-#define INSIST_AGAIN     0.1
-#define NO_UEFI          "no UEFI firmware is installed: apt-get install ovmf"
+#define END_SECONDS  5.0 /* between the first sign of QEMU's end and the end itself */
+#define INSIST_AGAIN 0.1
+#define NO_UEFI      "no UEFI firmware is installed: apt-get install ovmf"
 
 static int vm_path(const struct qemu_vm *vm, const char *suffix, char **ret, struct err *e)
 {
@@ -297,7 +295,7 @@ static int open_logs(struct qemu_vm *vm, struct err *e)
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	__attribute__((cleanup(files_close))) struct files f = {0};
-	struct op soon = op_within(op, ANSWER_SECONDS), load;
+	struct op soon = op_within(op, QEMU_ANSWER_SECONDS), load;
 	const char *kernel = choose_kernel(vm);
 
 	if (open_logs(vm, e) < 0 || open_files(vm, kernel, &f, e) < 0 ||
@@ -310,15 +308,24 @@ int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (!vm->load)
 		return 0;
 	/* The VM was saved while it was stopped, and stays stopped until it is told to run. */
-	load = op_within(op, ANSWER_SECONDS + vm->spec->ram_mb / LOAD_MB_A_SECOND);
+	load = op_within(op, qemu_state_seconds(vm));
 	if (qemu_state_load(vm, &load, e) < 0 || qemu_state_wait(vm, &load, e) < 0)
 		return -1;
 	return vm->paused ? 0 : qemu_vm_continue(vm, op, e);
 }
 
+int qemu_vm_stop(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op soon = op_within(op, QEMU_ANSWER_SECONDS);
+
+	if (qmp_call(vm->qmp, &soon, "stop", NULL, -1, NULL, e) < 0)
+		return qemu_vm_explain(vm, e);
+	return 0;
+}
+
 int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
-	struct op soon = op_within(op, 60);
+	struct op soon = op_within(op, QEMU_ANSWER_SECONDS);
 
 	if (qmp_call(vm->qmp, &soon, "cont", NULL, -1, NULL, e) < 0)
 		return qemu_vm_explain(vm, e);

@@ -18,6 +18,8 @@
 #include "util/thread/turn.h"
 #include "util/thread/lock.h"
 
+#define QEMU_ANSWER_SECONDS 60.0 /* for a command to QEMU, on a host that is slow */
+
 struct qemu_vm {
 	const struct driver_env *env;
 	const char *sandbox; /* id */
@@ -86,6 +88,8 @@ int qemu_vm_init(struct qemu_vm *vm, const struct qemu_vm_where *where, struct e
 int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Starts QEMU and the monitor. The guest has not run an instruction when this fails. */
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Lets it stand still; a QEMU that is frozen fails this, and what follows, after a time. */
+int qemu_vm_stop(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Lets a paused VM run. */
 int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Sends a command that may not be left undone: if it fails, for want of files say, it is sent again
