@@ -163,6 +163,9 @@ int guard_main(int argc, char **argv)
 		return fail("setup");
 	if (want_isolation)
 		isolate();
+	/* A guard that somebody has stopped is woken by the daemon's end. After isolate(), which
+	 * may clear this. */
+	prctl(PR_SET_PDEATHSIG, SIGCONT);
 	command = start_command(argv + at + 2, want_isolation, &old);
 	if (command < 0)
 		return fail("fork");

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "util/auto.h"
+#include "util/system/group.h"
 #include "util/system/io.h"
 #include "util/str.h"
 #include "util/thread/lock.h"
@@ -200,6 +201,16 @@ static int code_of(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Waits for the guard's end, and says whether it was killed. It stays there to be reaped. */
+static bool was_killed(const struct proc *p)
+{
+	siginfo_t info = {0};
+
+	while (waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+		;
+	return info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+}
+
 /* Reaps a process that has ended or was killed; returns its exit code. */
 static int reap(struct proc *p)
 {
@@ -208,8 +219,11 @@ static int reap(struct proc *p)
 	lock_check_wait();
 	/* A guard leaves no process behind, unless it was killed itself: then its group may live.
 	 * Until we reap the guard, the group's number cannot be used again. */
-	if (p->guarded && !p->gentle)
+	if (p->guarded && !p->gentle) {
 		kill(-p->pid, SIGKILL);
+		if (was_killed(p))
+			group_wait(p->pid, KILL_GRACE_MS);
+	}
 	while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	close(p->pidfd);
@@ -249,6 +263,8 @@ void proc_kill(struct proc *p)
 	if (p->pid < 0)
 		return;
 	proc_end(p);
+	if (p->guarded)
+		kill(p->pid, SIGCONT); /* should somebody have stopped it */
 	/* A guard that has not ended after this time is killed itself. */
 	if (p->guarded && poll(&ended, 1, KILL_GRACE_MS) <= 0)
 		kill(-p->pid, SIGKILL);

@@ -137,6 +137,51 @@ static void test_parent_killed(bool isolate)
 	OK(EVENTUALLY(sleepers() == 0));
 }
 
+/* A guard that was stopped is told to go on, and does what it is for. */
+static void test_guard_stopped(bool isolate)
+{
+	auto_proc struct proc p = PROC_NONE;
+	struct err e;
+
+	OK(start_tree(isolate, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 3));
+	OK(kill(p.pid, SIGSTOP) == 0);
+	proc_kill(&p);
+	OK(sleepers() == 0);
+}
+
+static pid_t only_child_of(pid_t parent)
+{
+	char path[64];
+	auto_file FILE *f = NULL;
+	int child = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+	f = fopen(path, "re");
+	return f && fscanf(f, "%d", &child) == 1 ? child : -1;
+}
+
+/* Also where nobody is left to tell it. */
+static void test_guard_stopped_and_parent_killed(bool isolate)
+{
+	const char *argv[] = {self, isolate ? "parent-isolate" : "parent", marker, NULL};
+	struct proc_req req = {.argv = argv};
+	auto_proc struct proc p = PROC_NONE;
+	struct op op = op_for_cleanup(30);
+	struct err e;
+	pid_t guard;
+	int code = 0;
+
+	OK(proc_start(&req, &p, &e) == 0);
+	OK(EVENTUALLY(sleepers() == 3));
+	guard = only_child_of(p.pid);
+	OK(guard > 0 && kill(guard, SIGSTOP) == 0);
+	OK(kill(p.pid, SIGKILL) == 0); /* only itself, not its group */
+	OK(proc_wait(&op, &p, &code, &e) == 0 && code == 137);
+	OK(EVENTUALLY(sleepers() == 0));
+	kill(guard, SIGCONT); /* where that failed */
+}
+
 /* The pid namespace is the second barrier: even if the guard itself is killed, all others end. */
 static void test_guard_killed(void)
 {
@@ -146,7 +191,8 @@ static void test_guard_killed(void)
 	OK(start_tree(true, &p, &e) == 0);
 	OK(EVENTUALLY(sleepers() == 3));
 	OK(kill(p.pid, SIGKILL) == 0);
-	OK(EVENTUALLY(sleepers() == 0));
+	proc_kill(&p);
+	OK(sleepers() == 0); /* at once: what they had open is free again */
 }
 
 /* Without a pid namespace, the process that waits for the guard ends its group. */
@@ -341,6 +387,8 @@ int main(int argc, char **argv)
 	test_lifeline(false);
 	test_end_is_seen_when_all_is_gone(false);
 	test_parent_killed(false);
+	test_guard_stopped(false);
+	test_guard_stopped_and_parent_killed(false);
 	test_codes(false);
 	test_gentle();
 	test_bad_command();
@@ -349,6 +397,8 @@ int main(int argc, char **argv)
 		test_lifeline(true);
 		test_end_is_seen_when_all_is_gone(true);
 		test_parent_killed(true);
+		test_guard_stopped(true);
+		test_guard_stopped_and_parent_killed(true);
 		test_guard_killed();
 		test_guard_killed_without_namespace();
 		test_codes(true);
