@@ -1,4 +1,4 @@
-"""SIGKILL of client, daemon or QEMU at any instant: nothing is left after the next start."""
+"""SIGKILL of clients, daemon or QEMU while a sandbox is used; and a QEMU that is frozen."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import random
 import signal
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from home import COLD, TINY, Home, kill
+from home import TINY, Home, kill
 
-RUNS_WHILE_MAKING = int(os.environ.get("MOAT_FAULT_RUNS", "150"))
 ROUNDS_WHILE_USING = 8
-HOMES = 4  # in which sandboxes are made at the same time
 KILLS_OF_CLIENTS = 7  # in each of those rounds, before the end of the daemon or QEMU
 
 SEED = int(os.environ.get("MOAT_FAULT_SEED", str(time.time_ns() % 2**32)))
@@ -26,63 +23,6 @@ def faulty(images: None):  # type: ignore[no-untyped-def]
     print(f"MOAT_FAULT_SEED={SEED}")
     yield home
     home.close()
-
-
-def instant(rng: random.Random) -> float:
-    """Mostly in the first moments, when most is made; sometimes while the guest boots."""
-    return rng.choice([rng.uniform(0, 0.08), rng.uniform(0, 0.4), rng.uniform(0, 4)])
-
-
-def strike(home: Home, rng: random.Random, client_pid: int) -> str:
-    victim = rng.choice(["client", "daemon", "qemu"])
-    if victim == "client":
-        kill(client_pid)
-    elif victim == "daemon":
-        home.kill_daemon()
-    else:
-        for pid in home.qemu_pids():
-            kill(pid)
-    return victim
-
-
-def kill_while_making(faulty: Home, seed: int, runs: int) -> None:
-    rng = random.Random(seed)
-    specs = [faulty.spec(TINY), faulty.spec(COLD)]
-    for run in range(runs):
-        client = faulty.start("up", specs[run % 2], stdout=subprocess.PIPE)
-        time.sleep(instant(rng))
-        victim = strike(faulty, rng, client.pid)
-        if victim == "qemu" and rng.random() < 0.9:
-            # It may have been too early for QEMU; the daemon is killed too, so that the run ends.
-            time.sleep(rng.uniform(0, 0.1))
-            faulty.kill_daemon()
-        said, _ = client.communicate(timeout=300)
-        if said:
-            # Too early for anything: the client found, or started, a daemon that served it. Or too
-            # late: who has told the id need not live to the end.
-            faulty.ok("rm", "--all")
-        faulty.ok("ls")  # the next daemon, if the last one is gone
-        try:
-            faulty.assert_nothing_left(120)
-        except AssertionError as ex:
-            raise AssertionError(f"run {run}, {victim} killed, seed {seed}: {ex}") from ex
-
-
-def test_kill_while_making(images: None) -> None:
-    """Several homes at once: most of a run is waiting for the instant."""
-    homes = [Home() for _ in range(HOMES)]
-    share = -(-RUNS_WHILE_MAKING // HOMES)
-    try:
-        with ThreadPoolExecutor(HOMES) as pool:
-            done = [
-                pool.submit(kill_while_making, home, SEED + 1000 * number, share)
-                for number, home in enumerate(homes)
-            ]
-        for one in done:
-            one.result()
-    finally:
-        for home in homes:
-            home.close()
 
 
 def use(home: Home, rng: random.Random, sandbox: str, big: str) -> list[str]:

@@ -48,21 +48,27 @@ def as_stranger(home: Home, *argv: str, user: int = STRANGER) -> subprocess.Comp
     )
 
 
+def copy_data(source: Path, target: Path, *kinds: str) -> None:
+    """Copies images or templates by hard links."""
+
+    def link(old: str, new: str) -> None:
+        """Copies lock files instead of linking them: locks belong to inodes."""
+        if os.path.basename(old) == "lock":
+            Path(new).touch()
+        else:
+            os.link(old, new)
+
+    for kind in kinds:
+        shutil.copytree(source / kind, target / kind, copy_function=link, symlinks=True)
+
+
 @contextlib.contextmanager
 def own_data() -> Iterator[Path]:
     """A data directory for one test, with links to the shared images."""
     shared = Path(os.environ["MOAT_DATA_DIR"])
     own = Path(tempfile.mkdtemp(prefix="mtd-", dir=shared.parent))  # for hard links
-
-    def link(source: str, target: str) -> None:
-        """Copies lock files instead of linking them: locks belong to inodes."""
-        if os.path.basename(source) == "lock":
-            Path(target).touch()
-        else:
-            os.link(source, target)
-
     try:
-        shutil.copytree(shared / "images", own / "images", copy_function=link, symlinks=True)
+        copy_data(shared, own, "images")
         yield own
     finally:
         shutil.rmtree(own)
