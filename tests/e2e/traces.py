@@ -88,6 +88,11 @@ class Traces:
         templates = [name for name in held if "moat-ram" in name]
         return [name for name in held if name not in templates] + templates[TEMPLATES_AT_ONCE:]
 
+    def files(self, daemons_alive: list[int]) -> list[str]:
+        """Of a daemon that has nothing to do: of processes and sandboxes that are gone."""
+        gone = ("anon_inode:[pidfd]", "pipe:", str(self.home.dir / "state" / "sandboxes"))
+        return [name for pid in daemons_alive for name in files_of(pid) if name.startswith(gone)]
+
     def stored(self) -> list[str]:
         """Images and templates, also those that are not finished."""
         return [
@@ -104,6 +109,7 @@ class Traces:
         strange += [f"child {c} of the daemon" for p in serving for c in children_of(p)]
         strange += [f"network namespace {n}" for n in self.namespaces(list(processes))]
         strange += [f"memory {name}" for name in self.memory_files(list(processes))]
+        strange += [f"file {name}" for name in self.files(serving)]
         strange += [place for place in self.places() if place not in self.before]
         return strange + self.home.left_over()
 
