@@ -1,5 +1,6 @@
-/* net-probe MOAT-HELPER SPEC.json: makes the spec's network without its VMs, removes it, and prints
- * the milliseconds of both. */
+/* net-probe MOAT-HELPER SPEC.json [hold]: makes the spec's network without its VMs, removes it, and
+ * prints the milliseconds of both. With "hold" it says "ready" and removes it when its input ends.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "util/auto.h"
 #include "util/system/io.h"
 
-static int probe(const char *helper, const char *path, struct err *e)
+static int probe(const char *helper, const char *path, bool hold, struct err *e)
 {
 	auto_free char *text = NULL;
 	auto_json json_t *j = NULL;
@@ -28,6 +29,12 @@ static int probe(const char *helper, const char *path, struct err *e)
 	if (net_open(&op, &req, &net, e) < 0)
 		return -1;
 	made = now_ns();
+	if (hold) {
+		printf("ready\n");
+		fflush(stdout);
+		while (getchar() != EOF)
+			;
+	}
 	net_close(net);
 	printf("%.3f %.3f\n", (double)(made - began) / 1e6, (double)(now_ns() - made) / 1e6);
 	op_done(&op);
@@ -38,11 +45,11 @@ int main(int argc, char **argv)
 {
 	struct err e;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: net-probe MOAT-HELPER SPEC.json\n");
+	if (argc != 3 && (argc != 4 || strcmp(argv[3], "hold") != 0)) {
+		fprintf(stderr, "usage: net-probe MOAT-HELPER SPEC.json [hold]\n");
 		return 2;
 	}
-	if (probe(argv[1], argv[2], &e) < 0) {
+	if (probe(argv[1], argv[2], argc == 4, &e) < 0) {
 		fprintf(stderr, "net-probe: %s\n", e.msg);
 		return 1;
 	}

@@ -104,7 +104,7 @@ int net_capture(struct net *net, const struct op *op, const char *vnet,
 		}
 	for (i = 0; i < p->n_vnets; i++)
 		if (!vnet || i == only)
-			json_array_append_new(names, json_string(p->vnets[i].bridge));
+			json_array_append_new(names, json_string(p->vnets[i].gate));
 	if (net_request(net, op, "listen", json_pack("{s:O}", "interfaces", names), &result, &fd,
 		    e) < 0)
 		return -1;
@@ -114,7 +114,7 @@ int net_capture(struct net *net, const struct op *op, const char *vnet,
 	}
 	c.fd = fd;
 	c.n_taps = n_taps;
-	c.bridges = numbers + n_taps;
-	c.n_bridges = n - n_taps;
+	c.gates = numbers + n_taps;
+	c.n_gates = n - n_taps;
 	return capture_run(&c, op, output, arg, e);
 }

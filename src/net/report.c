@@ -97,9 +97,9 @@ static bool is_lease(const char *line, const char *mac, char addr[static IPV4_TE
 }
 
 /* Finds a MAC's address; null: it has none. */
-static json_t *find_lease(const json_t *leases, const char *bridge, const char *mac)
+static json_t *find_lease(const json_t *leases, const char *gate, const char *mac)
 {
-	const char *at = json_string_value(json_object_get(leases, bridge));
+	const char *at = json_string_value(json_object_get(leases, gate));
 	char addr[IPV4_TEXT_MAX];
 
 	while (at && *at) {
@@ -125,7 +125,7 @@ static json_t *show_nics(const struct net_plan *p, const json_t *leases)
 			json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:i}", "vm",
 				p->spec->vms[n->vm].name, "nic", (int)n->nic, "vnet",
 				v->spec->alias, "mac", mac, "ipv4", addr_or_null(n->ipv4), "lease",
-				find_lease(leases, v->bridge, mac), "vlan_tag", (int)n->vlan_tag));
+				find_lease(leases, v->gate, mac), "vlan_tag", (int)n->vlan_tag));
 	}
 	return list;
 }
@@ -164,27 +164,27 @@ static json_t *show_forwards(const struct net_plan *p, const json_t *forwards)
 	return list;
 }
 
-static const char *alias_of(const struct net_plan *p, const char *bridge)
+static const char *alias_of(const struct net_plan *p, const char *gate)
 {
-	for (size_t i = 0; bridge && i < p->n_vnets; i++)
-		if (strcmp(p->vnets[i].bridge, bridge) == 0)
+	for (size_t i = 0; gate && i < p->n_vnets; i++)
+		if (strcmp(p->vnets[i].gate, gate) == 0)
 			return p->vnets[i].spec->alias;
 	return "?";
 }
 
 /* Adds an element of nft's list: {"elem": {"val": {"concat": [...]}, "counter": {"packets": n}}}.
- * If "val" is a bridge's name, it counts packets that the full set could not list. */
+ * If "val" is a gate's name, it counts packets that the full set could not list. */
 static void add_refused(const struct net_plan *p, const json_t *element, json_t *list)
 {
 	const json_t *elem = json_object_get(element, "elem");
 	const json_t *val = json_object_get(elem, "val"), *key = json_object_get(val, "concat");
 	const json_t *packets = json_object_get(json_object_get(elem, "counter"), "packets");
-	const char *bridge = json_string_value(key ? json_array_get(key, 0) : val);
+	const char *gate = json_string_value(key ? json_array_get(key, 0) : val);
 
-	if (!bridge)
+	if (!gate)
 		return;
 	json_array_append_new(
-		list, json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:I}", "vnet", alias_of(p, bridge),
+		list, json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:I}", "vnet", alias_of(p, gate),
 			      "from", json_array_get(key, 1), "to", json_array_get(key, 2),
 			      "protocol", json_array_get(key, 3), "port", json_array_get(key, 4),
 			      "count", json_integer_value(packets)));

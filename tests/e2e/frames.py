@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 UDP, TCP, ICMP, IPV6_ICMP = 17, 6, 1, 58
+MARKED_PORT = 0x6D6B  # "mk", for packets that can carry no mark
 
 
 class Card(NamedTuple):
@@ -64,8 +65,16 @@ def ipv6(source: str, to: str, payload: bytes, protocol: int = UDP) -> bytes:
     return struct.pack(">IHBB", 6 << 28, len(payload), protocol, 255) + ends + payload
 
 
-def udp(port: int, payload: bytes) -> bytes:
-    return struct.pack(">HHHH", 5353, port, 8 + len(payload), 0) + payload
+def udp(port: int, payload: bytes, source: int = 5353) -> bytes:
+    return struct.pack(">HHHH", source, port, 8 + len(payload), 0) + payload
+
+
+def syn(source: str, to: str, port: int, payload: bytes = b"") -> bytes:
+    """The first segment of a connection, with a valid checksum."""
+    segment = struct.pack(">HHIIBBHHH", 5353, port, 1, 0, 0x50, 2, 1024, 0, 0) + payload
+    ends = IPv4Address(source).packed + IPv4Address(to).packed
+    value = checksum(ends + struct.pack(">HH", TCP, len(segment)) + segment)
+    return segment[:16] + struct.pack(">H", value) + segment[18:]
 
 
 def tcp(flags: int, payload: bytes) -> bytes:
@@ -166,6 +175,34 @@ def v4_attempts(card: Card, to: Targets) -> dict[str, Maker]:
                 )
             )
     return made
+
+
+def second_header_attempts(card: Card, to: Targets) -> dict[str, Maker]:
+    """Fragments of an allowed packet. The second one begins as a packet to another port does."""
+
+    def routed(packet: bytes) -> bytes:
+        return ether(card.gateway_mac, card.mac, 0x800, packet)
+
+    def both(first: bytes, second: bytes, protocol: int) -> list[bytes]:
+        ends = card.address, to.partner
+        return [
+            routed(ipv4(*ends, first, protocol, fragment=0x2000)),
+            routed(ipv4(*ends, second, protocol, fragment=len(first) // 8)),
+        ]
+
+    def by_tcp(_: bytes) -> list[bytes]:
+        second = syn(card.address, to.partner, MARKED_PORT)
+        whole = syn(card.address, to.partner, 80, bytes(4) + second)
+        return both(whole[:24], whole[24:], TCP)
+
+    if not to.partner:
+        return {}
+    return {
+        "a header in the second fragment, UDP": lambda mark: both(
+            udp(80, bytes(16 + 8) + mark)[:24], udp(53, mark), UDP
+        ),
+        "a header in the second fragment, TCP": by_tcp,
+    }
 
 
 # Destination unreachable, too big, time exceeded, a bad parameter.
@@ -280,6 +317,7 @@ def attempts(card: Card, to: Targets) -> dict[str, list[bytes]]:
     """The frames of each attempt, by what it is; the mark tells its number."""
     makers = {
         **v4_attempts(card, to),
+        **second_header_attempts(card, to),
         **error_attempts(card, to),
         **link_attempts(card, to),
         **v6_attempts(card, to),

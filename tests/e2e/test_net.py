@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -257,6 +258,11 @@ def ip_in(pid: int, *args: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def connections_to_the_marked_port(range_: Range) -> int:
+    port = struct.pack(">H", raw.MARKED_PORT)
+    return sum(frame[36:38] == port for frame in range_.world.heard())
+
+
 def test_no_frame_gets_out(range_: Range) -> None:
     """Forged sources, tags, fragments, multicast, IPv6 and so on: what no honest program sends."""
     others = {"attacker": "192.168.30.100", "tourist": "192.168.20.100", "hermit": "192.168.20.100"}
@@ -299,6 +305,11 @@ def test_no_frame_gets_out(range_: Range) -> None:
         "what may get out is heard outside",
     )
     assert marks(range_.world.heard()) == {b"mk-fine-attacker", b"mk-fine-tourist"}, names
+    # What became a connection carries no mark. A host's own is heard.
+    assert connections_to_the_marked_port(range_) == 0
+    knock = f"import socket;socket.socket().connect_ex(({EVIL!r},{raw.MARKED_PORT}))"
+    subprocess.run([*range_.world.host.enter(), sys.executable, "-c", knock], check=True)
+    until(lambda: connections_to_the_marked_port(range_), "a connection is heard")
     own = {"lan": b"attacker", "free": b"tourist", "shut": b"hermit"}
     until(
         lambda: all(

@@ -104,7 +104,8 @@ while True:
 """
 
 
-# Says, in hexadecimal, every frame that carries a mark, on whatever interface.
+# Says, in hexadecimal, every frame that carries a mark or is for the port "mk", on whatever
+# interface.
 EAR = r"""
 import re, socket
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -112,7 +113,7 @@ s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
 print("ready", flush=True)
 while True:
     frame = s.recv(65535)
-    if re.search(rb"mk-|leak", frame): print(frame.hex(), flush=True)
+    if re.search(rb"mk-|leak|^(?s:.{36})mk", frame): print(frame.hex(), flush=True)
 """
 
 

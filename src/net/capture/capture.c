@@ -41,7 +41,7 @@ static bool is_among(const int *list, size_t n, int what)
 static bool is_wanted(const struct capture *c, const struct sockaddr_ll *from)
 {
 	if (from->sll_pkttype == PACKET_OUTGOING)
-		return is_among(c->bridges, c->n_bridges, from->sll_ifindex);
+		return is_among(c->gates, c->n_gates, from->sll_ifindex);
 	return is_among(c->taps, c->n_taps, from->sll_ifindex);
 }
 

@@ -12,8 +12,8 @@ struct capture {
 	int fd;    /* AF_PACKET, opened in the sandbox's network namespace */
 	int *taps; /* interface numbers of the NICs' taps */
 	size_t n_taps;
-	int *bridges;
-	size_t n_bridges;
+	int *gates; /* of moat's own interfaces in the vnets */
+	size_t n_gates;
 };
 
 /* Call it on a thread in the sandbox's network namespace. */

@@ -25,6 +25,9 @@
 #define NETNS_AS      9 /* pasta inherits the namespace under this number */
 #define NETNS_DIR     "/mnt"
 #define NETNS_FILE    NETNS_DIR "/net"
+/* More than a cable carries, so that no packet is cut into fragments here: pasta cannot read them.
+ */
+#define EGRESS_MTU 65520
 
 static const char *const nft[] = {"nft", "-f", "-", NULL};
 
@@ -102,12 +105,14 @@ static int set_up_interface(void *arg, struct err *e)
 {
 	struct interface *itf = arg;
 	struct ifreq ifr = {.ifr_name = NET_EGRESS_IF, .ifr_flags = IFF_UP | IFF_RUNNING};
+	struct ifreq mtu = {.ifr_name = NET_EGRESS_IF, .ifr_mtu = EGRESS_MTU};
 	auto_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	itf->there = if_nametoindex(NET_EGRESS_IF) != 0;
 	if (!itf->there)
 		return 0;
-	if (fd < 0 || set_address(fd, SIOCSIFADDR, itf->address) < 0 ||
+	if (fd < 0 || ioctl(fd, SIOCSIFMTU, &mtu) < 0 ||
+		set_address(fd, SIOCSIFADDR, itf->address) < 0 ||
 		set_address(fd, SIOCSIFNETMASK, ipv4_mask(itf->prefix)) < 0 ||
 		ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 || set_route(fd, itf->gateway) < 0)
 		return err_sys(e, errno, "the link to pasta");

@@ -17,9 +17,9 @@
 
 struct record {
 	const json_t *taps;
-	const char *bridge;
+	const char *gate;
 	struct capture c;
-	int bridge_number;
+	int gate_number;
 	int file;
 	uint64_t written;
 };
@@ -32,9 +32,9 @@ static int listen_inside(void *arg, struct err *e)
 
 	json_array_foreach((json_t *)r->taps, i, tap)
 		r->c.taps[r->c.n_taps++] = (int)if_nametoindex(json_string_value(tap));
-	r->bridge_number = (int)if_nametoindex(r->bridge);
-	r->c.bridges = &r->bridge_number;
-	r->c.n_bridges = 1;
+	r->gate_number = (int)if_nametoindex(r->gate);
+	r->c.gates = &r->gate_number;
+	r->c.n_gates = 1;
 	return capture_socket(&r->c.fd, e);
 }
 
@@ -78,8 +78,8 @@ static int start_one(struct holder *h, json_t *j, struct err *e)
 
 	if (!r)
 		return err_oom(e);
-	if (json_get(j, "capture", e, "{s:i, s:s, s:o}", "vnet", &vnet, "bridge", &r->bridge,
-		    "taps", &taps) < 0)
+	if (json_get(j, "capture", e, "{s:i, s:s, s:o}", "vnet", &vnet, "gate", &r->gate, "taps",
+		    &taps) < 0)
 		return -1;
 	r->taps = taps;
 	r->file = HOLDER_FD_CAPTURES + vnet;

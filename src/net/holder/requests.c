@@ -70,7 +70,7 @@ static int add_leases(struct holder *h, json_t *show, struct err *e)
 			e->kind != ERR_LIMIT)
 			return -1;
 		s = buf_take_str(&text);
-		if (!s || json_object_set_new(all, h->leases[i].bridge, json_text(s)) < 0)
+		if (!s || json_object_set_new(all, h->leases[i].gate, json_text(s)) < 0)
 			return err_oom(e);
 	}
 	return 0;

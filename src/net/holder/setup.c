@@ -3,8 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/holder/dns.h"
@@ -36,6 +41,14 @@ static const struct {
 	{"/proc/sys/net/ipv4/conf/all/send_redirects", "0", true},
 	{"/proc/sys/net/ipv4/conf/default/send_redirects", "0", true},
 	{"/proc/sys/net/ipv4/conf/all/accept_redirects", "0", true},
+	{"/proc/sys/net/ipv4/conf/default/accept_redirects", "0", true},
+	/* The kernel remembers each address that it tells of an error, or gets a fragment from, or
+	 * had a connection with. A guest has any number of addresses. The rules limit errors. */
+	{"/proc/sys/net/ipv4/icmp_ratemask", "0", true},
+	{"/proc/sys/net/ipv4/ipfrag_max_dist", "0", true},
+	{"/proc/sys/net/ipv4/tcp_no_metrics_save", "1", false},
+	/* Connections to our DNS that have ended. */
+	{"/proc/sys/net/ipv4/tcp_max_tw_buckets", "1024", false},
 	/* Frames between guests of a vnet pass the bridge without the IP rules. */
 	{"/proc/sys/net/bridge/bridge-nf-call-iptables", "0", false},
 	{"/proc/sys/net/bridge/bridge-nf-call-ip6tables", "0", false},
@@ -88,7 +101,35 @@ static int make_rules(void *arg, struct err *e)
 		if (write_setting(settings[i].path, settings[i].value, settings[i].needed, e) < 0)
 			return -1;
 	/* Try without ARP rules if the kernel has none: nft loads all rules or nothing. */
-	return load_rules(h, true, e) == 0 ? 0 : load_rules(h, false, e);
+	if (load_rules(h, true, e) < 0 && load_rules(h, false, e) < 0)
+		return -1;
+	/* How long a connection is remembered after packets that nobody answers; as long as the
+	 * others. The setting is there when rules that need it are. */
+	return write_setting(
+		"/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_unacknowledged", "120", false, e);
+}
+
+/*
+ * Makes packets leave the bridge's end of a cable as they would be on a wire. What a guest sends
+ * comes with instructions of the guest's: to cut it into packets or fragments, or to write a
+ * checksum at some place in it. The kernel obeys when a packet leaves by an interface that cannot.
+ * If that were pasta's, it would be after the rules have judged the packet, and a "checksum" could
+ * be another address or port. Without checksums the kernel does not leave the cutting to an
+ * interface either.
+ */
+static int finish_packets(const char *cable, struct err *e)
+{
+	struct ethtool_value off = {.cmd = ETHTOOL_STXCSUM}, now = {.cmd = ETHTOOL_GTXCSUM};
+	struct ifreq ifr = {.ifr_data = (char *)&off};
+	auto_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", cable);
+	if (fd < 0 || ioctl(fd, SIOCETHTOOL, &ifr) < 0)
+		return err_sys(e, errno, "checksums of %s", cable);
+	ifr.ifr_data = (char *)&now;
+	if (ioctl(fd, SIOCETHTOOL, &ifr) < 0)
+		return err_sys(e, errno, "checksums of %s", cable);
+	return now.data == 0 ? 0 : err_set(e, ERR_UNSUPPORTED, "checksums of %s stay on", cable);
 }
 
 static int make_links(void *arg, struct err *e)
@@ -97,12 +138,17 @@ static int make_links(void *arg, struct err *e)
 	static const char *const bridge[] = {"bridge", "-batch", "-", NULL};
 	struct op op = op_for_cleanup(STEP_SECONDS);
 	struct holder *h = arg;
+	json_t *cable;
+	size_t i;
 
 	if (child_run(&op, -1, ip, text_of(h->plan, "links"), NULL, e) < 0)
 		return -1;
 	if (text_of(h->plan, "vlans").len &&
 		child_run(&op, -1, bridge, text_of(h->plan, "vlans"), NULL, e) < 0)
 		return -1;
+	json_array_foreach(json_object_get(h->plan, "cables"), i, cable)
+		if (finish_packets(json_string_value(cable), e) < 0)
+			return -1;
 	return 0;
 }
 
@@ -126,16 +172,16 @@ static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 {
 	struct child *c = add_child(h, "dnsmasq", h->netns);
 	const char *conf = json_string_value(json_object_get(vnet, "conf"));
-	const char *bridge = json_string_value(json_object_get(vnet, "bridge"));
+	const char *gate = json_string_value(json_object_get(vnet, "gate"));
 	const struct group *nobody = getgrgid(NOBODY);
 	int conf_fd, lease_fd;
 
-	if (!conf || !bridge || h->n_children == HOLDER_CHILDREN_MAX)
+	if (!conf || !gate || h->n_children == HOLDER_CHILDREN_MAX)
 		return err_set(e, ERR_INTERNAL, "dhcp: not a plan");
 	if (file_in_memory("dnsmasq.conf", conf, strlen(conf), &conf_fd, e) < 0 ||
 		file_in_memory("leases", "", 0, &lease_fd, e) < 0)
 		return -1;
-	h->leases[h->n_leases++] = (struct lease_file){.bridge = bridge, .fd = lease_fd};
+	h->leases[h->n_leases++] = (struct lease_file){.gate = gate, .fd = lease_fd};
 	strv_add_all(&c->argv, "dnsmasq", "--log-facility=-", "--quiet-dhcp", "--no-hosts",
 		"--no-resolv", "--pid-file", NULL);
 	/* dnsmasq becomes nobody if that user exists here. Otherwise it must not try; it is root of

@@ -10,7 +10,7 @@
 enum { HOLDER_CHILDREN_MAX = 72, HOLDER_OUTPUT_MAX = 400 };
 
 struct lease_file {
-	const char *bridge; /* borrowed from the plan */
+	const char *gate; /* borrowed from the plan */
 	int fd;
 };
 

@@ -38,7 +38,7 @@ static int add_dhcp(json_t *doc, const struct net_plan *p, struct err *e)
 
 		if (!p->vnets[i].dhcp)
 			continue;
-		one = json_pack("{s:s}", "bridge", p->vnets[i].bridge);
+		one = json_pack("{s:s}", "gate", p->vnets[i].gate);
 		if (json_array_append_new(all, one) < 0)
 			return err_oom(e);
 		if (net_script_dhcp(p, i, &b, e) < 0 || add_text(one, "conf", &b, e) < 0)
@@ -120,7 +120,7 @@ static int add_dns(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
-/* Adds the vnets with a capture, and the interfaces to listen on: taps, then the bridge. */
+/* Adds the vnets with a capture, and the interfaces to listen on: taps, then the gate. */
 static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
 {
 	json_t *all = json_array();
@@ -136,11 +136,23 @@ static int add_captures(json_t *doc, const struct net_plan *p, struct err *e)
 		for (size_t k = 0; taps && k < p->n_nics; k++)
 			if (p->nics[k].vnet == i)
 				json_array_append_new(taps, json_string(p->nics[k].tap));
-		if (json_array_append_new(
-			    all, json_pack("{s:i, s:s, s:o}", "vnet", (int)i, "bridge",
-					 p->vnets[i].bridge, "taps", taps)) < 0)
+		if (json_array_append_new(all, json_pack("{s:i, s:s, s:o}", "vnet", (int)i, "gate",
+						       p->vnets[i].gate, "taps", taps)) < 0)
 			return err_oom(e);
 	}
+	return 0;
+}
+
+static int add_cables(json_t *doc, const struct net_plan *p, struct err *e)
+{
+	json_t *all = json_array();
+
+	if (!all || json_object_set_new(doc, "cables", all) < 0)
+		return err_oom(e);
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (*p->vnets[i].cable &&
+			json_array_append_new(all, json_string(p->vnets[i].cable)) < 0)
+			return err_oom(e);
 	return 0;
 }
 
@@ -168,7 +180,7 @@ int net_plan_to_json(const struct net_plan *p, char **ret, struct err *e)
 		add_script(doc, "rules", nftables_rules, p, e) < 0 ||
 		add_script(doc, "arp", nftables_arp_rules, p, e) < 0 || add_dhcp(doc, p, e) < 0 ||
 		add_dns(doc, p, e) < 0 || add_captures(doc, p, e) < 0 ||
-		add_egress_link(doc, p, e) < 0)
+		add_cables(doc, p, e) < 0 || add_egress_link(doc, p, e) < 0)
 		return -1;
 	return json_to_str(doc, ret, e);
 }

@@ -1,8 +1,8 @@
 /*
  * How it works: everything that no rule accepts is refused, and counted in a set that can be
  * listed. The rules look at the interface where a packet came in, its source and its destination.
- * MAC addresses and ARP are not checked between guests of a vnet: they lead nowhere else. But there
- * is a limit to the neighbours that we learn by ARP.
+ * ARP is not checked between guests of a vnet: it leads nowhere else. But there is a limit to the
+ * neighbours that we learn by ARP. switch-rules.h has the rules for bridges.
  */
 #include "net/plan/nftables.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "net/plan/special-addresses.h"
+#include "net/plan/switch-rules.h"
 #include "util/auto.h"
 
 #define ADDR(a) ipv4_text(a, (char[IPV4_TEXT_MAX]){0})
@@ -30,8 +31,8 @@
  */
 #define REFUSE                                                                                     \
 	"\tchain answer {\n"                                                                       \
-	"\t\tmeta pkttype host meta l4proto { tcp, udp } reject with icmpx "                       \
-	"admin-prohibited\n"                                                                       \
+	"\t\tmeta pkttype host meta l4proto { tcp, udp } limit rate 1000/second burst 1000 "       \
+	"packets reject with icmpx admin-prohibited\n"                                             \
 	"\t\tdrop\n"                                                                               \
 	"\t}\n"                                                                                    \
 	"\tchain refuse {\n"                                                                       \
@@ -44,6 +45,40 @@
 	"meta l4proto } goto answer\n"                                                             \
 	"\t\tadd @refused_more { iifname }\n"                                                      \
 	"\t\tgoto answer\n"                                                                        \
+	"\t}\n"
+/*
+ * The kernel keeps an entry for each connection, for two minutes after the last packet of one that
+ * nobody answers or that has ended. pasta has no sockets for more than 4096. This counts as well
+ * what it does not answer.
+ */
+#define CONNECT                                                                                    \
+	"\tchain connect {\n"                                                                      \
+	"\t\tlimit rate 256/second burst 4096 packets accept\n"                                    \
+	"\t\tdrop\n"                                                                               \
+	"\t}\n"
+/* No rule knows the ports of a fragment, nor does every pasta know a fragment when it sees one. */
+#define FRAGMENT                                                                                   \
+	"\tchain fragment {\n"                                                                     \
+	"\t\tadd @refused_other { iifname . ip saddr . ip daddr . meta l4proto } drop\n"           \
+	"\t\tadd @refused_more { iifname } drop\n"                                                 \
+	"\t\tdrop\n"                                                                               \
+	"\t}\n"
+/*
+ * Connection tracking keeps an entry for each packet that is accepted, whoever it claims to be
+ * from. What moat's own servers get and say is accepted without it.
+ */
+#define SERVER                                                                                     \
+	"\tchain server {\n"                                                                       \
+	"\t\tmeta l4proto { tcp, udp } th dport 53 notrack accept\n"                               \
+	"\t\ticmp type echo-request notrack accept\n"                                              \
+	"\t\taccept\n"                                                                             \
+	"\t}\n"
+#define UNTRACKED_ANSWERS                                                                          \
+	"\tchain untracked_answers {\n"                                                            \
+	"\t\ttype filter hook output priority raw; policy accept;\n"                               \
+	"\t\toifname \"br*\" udp sport { 53, 67 } notrack\n"                                       \
+	"\t\toifname \"br*\" tcp sport 53 notrack\n"                                               \
+	"\t\toifname \"br*\" icmp type echo-reply notrack\n"                                       \
 	"\t}\n"
 
 /* How many neighbours of a vnet we learn: guests may run guests of their own. */
@@ -176,6 +211,21 @@ static int add_refuse_others(const struct net_vnet *v, const char *field, enum w
 	return buf_add_str(b, " goto refuse\n", e);
 }
 
+/* Adds "{ a, b }": where DHCP clients send to. */
+static int add_dhcp_destinations(const struct net_vnet *v, struct buf *b, struct err *e)
+{
+	if (buf_add_str(b, "{ 255.255.255.255", e) < 0)
+		return -1;
+	for (size_t i = 0; i < v->n_subnets; i++) {
+		const struct net_subnet *sub = &v->subnets[i];
+
+		if (sub->server && buf_printf(b, e, ", %s, %s", ADDR(sub->server),
+					   ADDR(ipv4_net_last(sub->cidr))) < 0)
+			return -1;
+	}
+	return buf_add_str(b, " }", e);
+}
+
 /* Packets to moat's own addresses: DHCP, DNS and ping are accepted. */
 static int add_input_rules(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
@@ -183,7 +233,9 @@ static int add_input_rules(const struct net_plan *p, size_t i, struct buf *b, st
 
 	if (buf_printf(b, e, "\tchain in%zu {\n", i) < 0)
 		return -1;
-	if (v->dhcp && buf_add_str(b, "\t\tudp sport 68 udp dport 67 accept\n", e) < 0)
+	if (v->dhcp &&
+		(buf_add_str(b, "\t\tip daddr ", e) < 0 || add_dhcp_destinations(v, b, e) < 0 ||
+			buf_add_str(b, " udp sport 68 udp dport 67 accept\n", e) < 0))
 		return -1;
 	/* Our own broadcasts come back to us: drop them without counting them as a guest's. */
 	if (v->dhcp &&
@@ -196,6 +248,9 @@ static int add_input_rules(const struct net_plan *p, size_t i, struct buf *b, st
 			buf_add_str(b, KNOWN_RULE, e) < 0)
 			return -1;
 		if (v->dns && buf_add_str(b, "\t\t" DNS_RULE, e) < 0)
+			return -1;
+		/* So says a guest that no longer waits for DNS, when the answer comes. */
+		if (v->dns && buf_add_str(b, "\t\ticmp type destination-unreachable drop\n", e) < 0)
 			return -1;
 		if (buf_add_str(b,
 			    "\t\ticmp type echo-request limit rate 200/second burst 50 "
@@ -211,7 +266,7 @@ static int add_accept(
 	const struct egress_allow *allow, const char *daddr, struct buf *b, struct err *e)
 {
 	if (!allow->n_ports)
-		return buf_printf(b, e, "\t\tip daddr %s accept\n", daddr);
+		return buf_printf(b, e, "\t\tip daddr %s goto connect\n", daddr);
 	if (buf_printf(b, e, "\t\tip daddr %s meta l4proto { tcp, udp } th dport { ", daddr) < 0)
 		return -1;
 	for (size_t i = 0; i < allow->n_ports; i++) {
@@ -222,7 +277,7 @@ static int add_accept(
 		if (!seen && buf_printf(b, e, "%s%u", i ? ", " : "", allow->ports[i]) < 0)
 			return -1;
 	}
-	return buf_add_str(b, " } accept\n", e);
+	return buf_add_str(b, " } goto connect\n", e);
 }
 
 static int add_cidrs(
@@ -256,7 +311,7 @@ static int add_egress_rules(const struct net_plan *p, size_t i, struct buf *b, s
 		return -1;
 	if (buf_add_str(b, "\t\tip daddr @private goto refuse\n", e) < 0)
 		return -1;
-	if (egress->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "\t\taccept\n", e) < 0)
+	if (egress->mode == SPEC_EGRESS_OPEN && buf_add_str(b, "\t\tgoto connect\n", e) < 0)
 		return -1;
 	if (egress->mode == SPEC_EGRESS_ALLOW && (add_cidrs(&egress->allow, false, b, e) < 0 ||
 							 add_accept(&egress->allow, set, b, e) < 0))
@@ -278,16 +333,40 @@ static int add_routing_rules(const struct net_plan *p, size_t i, struct buf *b, 
 	return buf_add_str(b, "\t\taccept\n\t}\n", e);
 }
 
+/* Packets that connection tracking keeps nothing of: what moat answers by itself, and what it
+ * passes from one subnet of a vnet to another. */
+static int add_untracked(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	if (!has_server(v))
+		return 0;
+	if (buf_printf(b, e, "\tchain own%zu {\n", i) < 0)
+		return -1;
+	if (v->dhcp &&
+		(buf_add_str(b, "\t\tip daddr ", e) < 0 || add_dhcp_destinations(v, b, e) < 0 ||
+			buf_add_str(b, " udp dport 67 notrack accept\n", e) < 0))
+		return -1;
+	if (buf_add_str(b, "\t\tip daddr ", e) < 0 || add_subnets(v, ALL, true, b, e) < 0 ||
+		buf_printf(b, e, " goto server\n") < 0)
+		return -1;
+	if (v->routed && (buf_add_str(b, "\t\tip daddr ", e) < 0 ||
+				 add_subnets(v, GATEWAY, false, b, e) < 0 ||
+				 buf_add_str(b, " notrack\n", e) < 0))
+		return -1;
+	return buf_add_str(b, "\t}\n", e);
+}
+
 static int add_chains(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
-	return add_input_rules(p, i, b, e) < 0 || add_egress_rules(p, i, b, e) < 0
-		       ? -1
-		       : add_routing_rules(p, i, b, e);
+	if (add_input_rules(p, i, b, e) < 0 || add_egress_rules(p, i, b, e) < 0)
+		return -1;
+	return add_routing_rules(p, i, b, e) < 0 ? -1 : add_untracked(p, i, b, e);
 }
 
 static int add_jump_in(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
 {
-	return buf_printf(b, e, "\t\tiifname \"%s\" jump in%zu\n", p->vnets[i].bridge, i);
+	return buf_printf(b, e, "\t\tiifname \"%s\" jump in%zu\n", p->vnets[i].gate, i);
 }
 
 static int add_jump_out(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
@@ -298,7 +377,7 @@ static int add_jump_out(const struct net_plan *p, size_t i, struct buf *b, struc
 		       ? 0
 		       : buf_printf(b, e,
 				 "\t\tiifname \"%s\" oifname \"" NET_EGRESS_IF "\" jump out%zu\n",
-				 v->bridge, i);
+				 v->gate, i);
 }
 
 static int add_jump_routing(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
@@ -307,7 +386,7 @@ static int add_jump_routing(const struct net_plan *p, size_t i, struct buf *b, s
 
 	return !v->routed ? 0
 			  : buf_printf(b, e, "\t\tiifname \"%s\" oifname \"%s\" jump via%zu\n",
-				    v->bridge, v->bridge, i);
+				    v->gate, v->gate, i);
 }
 
 static int add_neighbour_rule(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
@@ -317,7 +396,46 @@ static int add_neighbour_rule(const struct net_plan *p, size_t i, struct buf *b,
 		       : buf_printf(b, e,
 				 "\t\toifname \"%s\" update @near%zu { ip daddr timeout 10m } "
 				 "accept\n",
-				 p->vnets[i].bridge, i);
+				 p->vnets[i].gate, i);
+}
+
+static int add_jump_own(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	return !has_server(&p->vnets[i])
+		       ? 0
+		       : buf_printf(b, e, "\t\tiifname \"%s\" jump own%zu\n", p->vnets[i].gate, i);
+}
+
+/* Refuses fragments that are not for the vnet itself. */
+static int add_fragment_rule(const struct net_plan *p, size_t i, struct buf *b, struct err *e)
+{
+	const struct net_vnet *v = &p->vnets[i];
+
+	if (!v->has_egress)
+		return 0;
+	if (buf_printf(b, e, "\t\tiifname \"%s\" ip frag-off & 0x3fff != 0 ip daddr != ", v->gate) <
+			0 ||
+		add_subnets(v, ALL, false, b, e) < 0)
+		return -1;
+	return buf_add_str(b, " goto fragment\n", e);
+}
+
+/* Hooks that see a packet before connection tracking does, the first one before that makes whole
+ * packets of fragments. */
+static int add_early_hooks(const struct net_plan *p, struct buf *b, struct err *e)
+{
+	if (buf_add_str(b,
+		    "\tchain whole {\n\t\ttype filter hook prerouting priority -450; policy "
+		    "accept;\n",
+		    e) < 0 ||
+		add_each(p, add_fragment_rule, b, e) < 0 ||
+		buf_add_str(b,
+			"\t}\n\tchain untracked {\n"
+			"\t\ttype filter hook prerouting priority raw; policy accept;\n",
+			e) < 0 ||
+		add_each(p, add_jump_own, b, e) < 0)
+		return -1;
+	return buf_add_str(b, "\t}\n" UNTRACKED_ANSWERS, e);
 }
 
 static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
@@ -344,6 +462,8 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 		    "\t\toif lo accept\n\t\toifname \"br*\" accept\n\t}\n"
 		    "\tchain translate {\n\t\ttype nat hook postrouting priority srcnat; "
 		    "policy accept;\n"
+		    "\t\toifname \"" NET_EGRESS_IF "\" meta l4proto { tcp, udp } masquerade "
+		    "to :32768-60999 fully-random\n"
 		    "\t\toifname \"" NET_EGRESS_IF "\" masquerade fully-random\n\t}\n"
 		    /* Answers of DHCP are broadcasts. */
 		    "\tchain near {\n\t\ttype filter hook postrouting priority filter; policy "
@@ -355,46 +475,16 @@ static int add_hooks(const struct net_plan *p, struct buf *b, struct err *e)
 	return buf_add_str(b, "\t\toifname \"br*\" drop\n\t}\n", e);
 }
 
-/* Whether a NIC may send VLAN tags. On a bridge of its own VLAN it may not. */
-static bool may_tag(const struct net_plan *p, const struct net_nic *n)
-{
-	return p->vnets[n->vnet].spec->vlan_aware && !n->apart;
-}
-
-/* Drops tagged frames of NICs that may not send tags. */
-static int add_tag_rules(const struct net_plan *p, struct buf *b, struct err *e)
-{
-	const char *comma = "";
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->n_nics; i++)
-		n += !may_tag(p, &p->nics[i]);
-	if (!n)
-		return 0;
-	if (buf_add_str(b,
-		    "table bridge moat {\n\tchain prerouting {\n"
-		    "\t\ttype filter hook prerouting priority -300; policy accept;\n"
-		    "\t\tiifname { ",
-		    e) < 0)
-		return -1;
-	for (size_t i = 0; i < p->n_nics; i++) {
-		if (may_tag(p, &p->nics[i]))
-			continue;
-		if (buf_printf(b, e, "%s\"%s\"", comma, p->nics[i].tap) < 0)
-			return -1;
-		comma = ", ";
-	}
-	return buf_add_str(b, " } ether type { 0x8100, 0x88a8, 0x9100 } drop\n\t}\n}\n", e);
-}
-
 int nftables_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 {
 	if (buf_add_str(ret, "table " NFTABLES_TABLE " {\n", e) < 0 || add_sets(p, ret, e) < 0 ||
-		buf_add_str(ret, REFUSE, e) < 0 || add_each(p, add_chains, ret, e) < 0)
+		buf_add_str(ret, REFUSE CONNECT FRAGMENT SERVER, e) < 0 ||
+		add_each(p, add_chains, ret, e) < 0)
 		return -1;
-	if (add_hooks(p, ret, e) < 0 || buf_add_str(ret, "}\n", e) < 0)
+	if (add_early_hooks(p, ret, e) < 0 || add_hooks(p, ret, e) < 0 ||
+		buf_add_str(ret, "}\n", e) < 0)
 		return -1;
-	return add_tag_rules(p, ret, e);
+	return switch_rules(p, ret, e);
 }
 
 /* Learn a neighbour only from an ARP request for an address of ours. */
@@ -404,12 +494,12 @@ static int add_neighbour_arp_rules(const struct net_plan *p, size_t i, struct bu
 
 	if (!has_server(v))
 		return 0;
-	if (buf_printf(b, e, "\t\tiifname \"%s\" arp daddr ip != ", v->bridge) < 0 ||
+	if (buf_printf(b, e, "\t\tiifname \"%s\" arp daddr ip != ", v->gate) < 0 ||
 		add_subnets(v, ALL, true, b, e) < 0)
 		return -1;
 	return buf_printf(b, e,
 		" accept\n\t\tiifname \"%s\" update @near%zu { arp saddr ip timeout 10m } accept\n",
-		v->bridge, i);
+		v->gate, i);
 }
 
 int nftables_arp_rules(const struct net_plan *p, struct buf *ret, struct err *e)

@@ -56,6 +56,9 @@ static bool mac_taken(const struct net_plan *p, struct mac_addr mac)
 	for (size_t i = 0; i < p->n_nics; i++)
 		if (mac_equal(p->nics[i].mac, mac))
 			return true;
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (mac_equal(p->vnets[i].gate_mac, mac))
+			return true;
 	return false;
 }
 
@@ -166,6 +169,9 @@ static int plan_vnet(struct net_plan *p, size_t i, struct err *e)
 			.ranges = spec->subnets[k].dhcp_ranges,
 			.n_ranges = spec->subnets[k].n_dhcp_ranges};
 	plan_subnets(p, i);
+	snprintf(v->gate, sizeof(v->gate), "%.8s%s", v->bridge, v->has_egress ? "g" : "");
+	if (v->has_egress)
+		snprintf(v->cable, sizeof(v->cable), "%.8sc", v->bridge);
 	return 0;
 }
 
@@ -256,6 +262,9 @@ int net_plan_make(
 	for (size_t i = 0; i < spec->n_vms; i++)
 		for (size_t k = 0; k < spec->vms[i].n_nics; k++)
 			plan_nic(p, i, k, random);
+	for (size_t i = 0; i < p->n_vnets; i++)
+		if (*p->vnets[i].cable)
+			p->vnets[i].gate_mac = make_mac(p, random + p->n_nics + i);
 	plan_vlans(p);
 	if (choose_link(p, e) < 0)
 		return -1;

@@ -24,6 +24,10 @@ struct net_subnet {
 struct net_vnet {
 	const struct vnet_spec *spec;
 	char bridge[NET_IF_MAX];
+	char gate[NET_IF_MAX];  /* moat's own interface in the vnet, which has its addresses */
+	char cable[NET_IF_MAX]; /* the bridge's end of the cable to the gate, which only a vnet with
+				   egress has; otherwise it is empty, and the gate is the bridge */
+	struct mac_addr gate_mac; /* set if there is a cable */
 	struct net_subnet *subnets;
 	size_t n_subnets;
 	bool dhcp;       /* moat serves DHCP on it */

@@ -9,22 +9,28 @@
 #define MAC(m)  mac_text(m, (char[MAC_TEXT_MAX]){0})
 
 /* No spanning tree, no multicast snooping: a plain switch, which learns addresses and floods the
- * rest. */
+ * rest. It learns none from frames to the switch itself: these pass no rule (switch-rules.h). */
 static int add_switch(const char *name, bool filter, struct buf *b, struct err *e)
 {
 	return buf_printf(b, e,
-		"link add %s type bridge stp_state 0 mcast_snooping 0 forward_delay 0%s\n", name,
-		filter ? " vlan_filtering 1" : "");
+		"link add %s type bridge stp_state 0 mcast_snooping 0 no_linklocal_learn 1 "
+		"forward_delay 0%s\n",
+		name, filter ? " vlan_filtering 1" : "");
 }
 
 static int add_bridge(const struct net_vnet *v, struct buf *b, struct err *e)
 {
 	if (add_switch(v->bridge, v->filter, b, e) < 0)
 		return -1;
+	if (*v->cable && buf_printf(b, e,
+				 "link add %s address %s up type veth peer name %s\n"
+				 "link set %s master %s up\n",
+				 v->gate, MAC(v->gate_mac), v->cable, v->cable, v->bridge) < 0)
+		return -1;
 	for (size_t i = 0; i < v->n_subnets; i++)
-		if (v->subnets[i].server && buf_printf(b, e, "addr add %s/%u broadcast + dev %s\n",
-						    ADDR(v->subnets[i].server),
-						    v->subnets[i].cidr.prefix, v->bridge) < 0)
+		if (v->subnets[i].server &&
+			buf_printf(b, e, "addr add %s/%u broadcast + dev %s\n",
+				ADDR(v->subnets[i].server), v->subnets[i].cidr.prefix, v->gate) < 0)
 			return -1;
 	return buf_printf(b, e, "link set %s up\n", v->bridge);
 }
@@ -104,7 +110,7 @@ int net_script_dhcp(const struct net_plan *p, size_t vnet, struct buf *ret, stru
 		    "dhcp-authoritative\ndhcp-ignore-names\ndhcp-lease-max=10000\n"
 		    "dhcp-broadcast\n"
 		    "domain=" NET_DOMAIN "\n",
-		    v->bridge) < 0)
+		    v->gate) < 0)
 		return -1;
 	for (size_t i = 0; i < v->n_subnets; i++)
 		if (v->subnets[i].server && add_range(&v->subnets[i], i, ret, e) < 0)
