@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import socket
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -94,19 +92,17 @@ class BenchVm:
     def __init__(self) -> None:
         self.home = Home()
         self.home.ok("image", "build", "tiny", timeout=1800)
-        self.sockets = Path(tempfile.mkdtemp(prefix="mb-", dir="/tmp"))
-        self.sockets.chmod(0o777)  # QEMU makes its socket there, and QEMU may be nobody
-        path = self.sockets / "agent"
         native = [
             "-chardev",
-            f"socket,id=bench,path={path},server=on,wait=off",
+            "socket,id=bench,path=/tmp/agent,server=on,wait=off",
             "-device",
             f"virtserialport,bus=ports.0,chardev=bench,name={AGENT_PORT}",
         ]
         vm = {"source": "tiny", "ram_mb": 512, "vcpus": 1, "native": {"args": native}}
         self.sandbox = self.home.up({"vms": [vm]})
         self.home.ok("exec", "-u", "root", self.sandbox, "--", "sh", "-c", START_AGENT)
-        self.agent = PlainAgent(str(path))
+        (qemu,) = self.home.qemu_pids(self.sandbox)
+        self.agent = PlainAgent(f"/proc/{qemu}/root/tmp/agent")  # its /tmp is its own
         self.wire = Wire(self.home)
         self.settle()
 
@@ -156,7 +152,6 @@ class BenchVm:
 
     def close(self) -> None:
         self.home.close()
-        shutil.rmtree(self.sockets, ignore_errors=True)
 
 
 START_AGENT = f"""

@@ -48,6 +48,7 @@ NEVER_EXCEPT = {
     ("src/util/thread/thread.c", "pthread_join"): "thread_join itself",
     ("src/moat-guest", "fork"): "the runner has one thread",
     ("src/moat-guest", "vfork"): "the runner has one thread",
+    ("src/util/system/confine-root.c", "chdir"): "before the program's first thread",
     ("src/moat-guest", "chdir"): "in the child, before the command",
     ("src/moat-guest", "setenv"): "the runner has one thread",
     ("src/moat-guest", "nanosleep"): "the runner has no op",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from home import COLD, Home, kill
+from walls import ALL, SHOWN, probe
 
 from tools import STRANGER, daemons, listed, namespace, until
 
@@ -73,7 +74,7 @@ def status(pid: int) -> str:
 def test_qemu_is_in_namespaces_of_its_own(user: StrangersHome) -> None:
     (daemon,) = daemons(user)
     (qemu,) = user.qemu_pids()
-    for kind in ("user", "pid", "net"):
+    for kind in ("user", "pid", "net", "mnt", "ipc", "uts"):
         assert namespace(qemu, kind) != namespace(daemon, kind), kind
     uid_map = Path(f"/proc/{qemu}/uid_map").read_text().split()
     assert uid_map == [str(STRANGER), str(STRANGER), "1"], "nobody else is in there"
@@ -83,6 +84,21 @@ def test_qemu_is_in_namespaces_of_its_own(user: StrangersHome) -> None:
     assert own < int(Path(f"/proc/{qemu}/oom_score_adj").read_text()) < 1000
     assert "NSpid:\t" in status(qemu)
     assert status(qemu).split("NSpid:")[1].split("\n")[0].split()[-1] == "1"
+
+
+def test_a_qemu_gets_at_no_other_and_at_no_file(user: StrangersHome) -> None:
+    """Both are the same user, so only namespaces are between them."""
+    (first,) = user.qemu_pids()
+    other = user.up()
+    (second,) = user.qemu_pids(other)
+    inside = probe(STRANGER, [second], inside=first, own_users=True)
+    outside = probe(STRANGER, [second])
+    user.ok("rm", other)
+    assert inside["done"] == []
+    assert len(inside["processes"]) == 2, "QEMU and the probe"
+    assert set(inside["files"]) <= SHOWN
+    assert inside["written"] == []
+    assert outside["done"] == ALL, "the probe works"
 
 
 def test_commands_and_files(user: StrangersHome) -> None:

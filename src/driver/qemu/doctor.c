@@ -14,6 +14,10 @@
 #include "util/auto.h"
 #include "util/system/proc.h"
 
+#define ALLOW_NAMESPACES                                                                           \
+	"sudo sysctl -w kernel.unprivileged_userns_clone=1 "                                       \
+	"kernel.apparmor_restrict_unprivileged_userns=0"
+
 /* Runs `program --version`; the first line of its answer, or NULL. */
 static char *first_line(const struct op *op, const char *program)
 {
@@ -54,21 +58,41 @@ static void check_kvm(const struct doctor *d)
 	doctor_say(d, "kvm", CHECK_WARN, detail, kvm.fix);
 }
 
-/* Tries the namespaces that a guard makes, with a program that ends at once. */
-static void check_namespaces(const struct doctor *d, const struct op *op)
+/* Runs a script where a QEMU would run: it looks whether anything is left out there. */
+static void check_confinement(
+	const struct driver_env *env, const struct doctor *d, const struct op *op)
 {
-	const char *argv[] = {"unshare", getuid() == 0 ? "-pn" : "-Upn", "--fork", "true", NULL};
-	struct proc_req req = {.argv = argv, .out_max = 4096};
+	enum { ALL_THERE, NO_NAMESPACES, HOST_FILES, NO_IDS };
+	const char *argv[] = {"sh", "-c",
+		"[ $$ = 1 ] || exit 1; [ ! -e /sys ] || exit 2; [ $(id -u) != 65534 ] || exit 3",
+		NULL};
+	struct proc_req req = {
+		.argv = argv, .out_max = 4096, .guard = env->helper_path, .confine = "vm"};
 	auto_proc_result struct proc_result res = {0};
 	struct op soon = op_within(op, 20);
 	struct err e;
-	bool works = proc_run(&soon, &req, &res, &e) == 0 && res.exit_code == 0;
 
-	doctor_say(d, "namespaces", works ? CHECK_OK : CHECK_WARN,
-		works ? "each VM runs in its own pid and network namespace"
-		      : "not allowed: VMs run without that second barrier",
-		"sudo sysctl -w kernel.unprivileged_userns_clone=1 "
-		"kernel.apparmor_restrict_unprivileged_userns=0");
+	if (proc_run(&soon, &req, &res, &e) < 0)
+		res.exit_code = NO_NAMESPACES;
+	switch (res.exit_code) {
+	case ALL_THERE:
+		doctor_say(d, "namespaces", CHECK_OK,
+			"each VM runs in namespaces of its own and sees no file of the host", "");
+		return;
+	case HOST_FILES:
+		doctor_say(d, "namespaces", CHECK_WARN,
+			"no mounts are allowed: VMs run where the host's files can be seen",
+			ALLOW_NAMESPACES);
+		return;
+	case NO_IDS:
+		doctor_say(d, "namespaces", CHECK_WARN,
+			"there are too few user ids here: all VMs run as nobody",
+			"give the container the user and group ids from 1879048192 to 1883242495");
+		return;
+	default:
+		doctor_say(d, "namespaces", CHECK_WARN,
+			"not allowed: VMs run without that second barrier", ALLOW_NAMESPACES);
+	}
 }
 
 static void check_firmware(const struct doctor *d)
@@ -104,7 +128,7 @@ int qemu_doctor(const struct driver_env *env, const struct op *op,
 	check_program(&d, op, "qemu-img", "qemu-img", "apt-get install qemu-utils");
 	check_program(&d, op, "prlimit", "prlimit", "apt-get install util-linux");
 	check_kvm(&d);
-	check_namespaces(&d, op);
+	check_confinement(env, &d, op);
 	check_networks(&d, op);
 	check_firmware(&d);
 	doctor_say(&d, "runner", env->runner_path ? CHECK_OK : CHECK_WARN,

@@ -6,9 +6,29 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "util/auto.h"
+
+enum { ALONE = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
+
+static const struct confinement all[] = {
+	{.name = "vm", .namespaces = ALONE, .device = "/dev/kvm"},
+	{.name = "image", .namespaces = ALONE},
+};
+
+const struct confinement *confine_find(const char *name)
+{
+	for (unsigned i = 0; i < ARRAY_LEN(all); i++)
+		if (strcmp(all[i].name, name) == 0)
+			return &all[i];
+	return NULL;
+}
 
 static int write_text(const char *path, const char *text)
 {
@@ -43,12 +63,32 @@ int confine_namespaces(int flags)
 
 	if (unshare(flags) == 0)
 		return 0;
-	/* This is root without CAP_SYS_ADMIN: in a user namespace it could not become nobody. */
+	/* This is root without CAP_SYS_ADMIN: in a user namespace it could not become another. */
 	if (uid == 0)
 		return -1;
 	if (unshare(CLONE_NEWUSER | flags) < 0)
 		return -1;
 	return map_own_ids(uid, gid);
+}
+
+uid_t confine_id(void)
+{
+	char pid[24] = "";
+
+	if (getuid() != 0)
+		return getuid();
+	/* /proc has the host's process numbers; getpid() has those of our pid namespace. */
+	if (readlink("/proc/self", pid, sizeof(pid) - 1) <= 0 || atoi(pid) <= 0)
+		return CONFINE_NOBODY;
+	return (uid_t)(CONFINE_IDS + atoi(pid));
+}
+
+static int become(uid_t id, gid_t group)
+{
+	return setgroups(group != CONFINE_NO_GROUP, &group) < 0 || setresgid(id, id, id) < 0 ||
+			       setresuid(id, id, id) < 0
+		       ? -1
+		       : 0;
 }
 
 /* A process that has made a user namespace has all capabilities inside it. */
@@ -60,12 +100,26 @@ static int drop_capabilities(void)
 	return (int)syscall(SYS_capset, &head, none);
 }
 
-int confine_rights(gid_t group)
+int confine_rights(uid_t id, gid_t group)
 {
-	if (getuid() == 0 &&
-		(setgroups(1, &group) < 0 ||
-			setresgid(CONFINE_NOBODY, CONFINE_NOBODY, CONFINE_NOBODY) < 0 ||
-			setresuid(CONFINE_NOBODY, CONFINE_NOBODY, CONFINE_NOBODY) < 0))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -1;
+	/* EINVAL: this is a container without such ids. */
+	if (getuid() == 0 && become(id, group) < 0 &&
+		(errno != EINVAL || become(CONFINE_NOBODY, group) < 0))
 		return -1;
 	return drop_capabilities();
+}
+
+int confine_self(const struct confinement *c, const char *file)
+{
+	uid_t id = confine_id();
+	gid_t group = CONFINE_NO_GROUP;
+	struct stat st;
+
+	/* Without a root of its own the device is the host's, which its group may open. */
+	if ((unshare(CLONE_NEWNS) < 0 || confine_root(c, file, id) < 0) && c->device &&
+		stat(c->device, &st) == 0)
+		group = st.st_gid;
+	return confine_rights(id, group) < 0 || confine_calls() < 0 ? -1 : 0;
 }

@@ -1,14 +1,52 @@
-/* confine.h - a process gives up its rights before a guest can reach it. Call it before starting a
- * thread. */
+/*
+ * confine.h - a process gives up its rights before a guest can reach it. All processes of the host
+ * that handle a guest's bytes are confined here. Call it before starting a thread.
+ *
+ * Each part that a kernel or a container refuses is left out, which costs a barrier and not the
+ * sandbox; `moat doctor` says so. The exception is root: whoever is confined never stays root.
+ */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
-enum { CONFINE_NOBODY = 65534 }; /* user and group "nobody" */
+/*
+ * A confined process of root has a user and group id of its own: this number plus its process
+ * number, which no other process has while it lives. So no two may signal or trace each other. No
+ * distribution gives these ids to anybody (systemd's table of ids has them as unused). In a
+ * container with fewer ids it is nobody.
+ */
+enum { CONFINE_IDS = 0x70000000, CONFINE_NOBODY = 65534 };
+
+/* What a process gets of its own, besides a user, a root directory and few system calls. */
+struct confinement {
+	const char *name;   /* on the guard's command line */
+	int namespaces;     /* CLONE_NEW..., made by its guard */
+	bool whole_proc;    /* all of /proc, not only the processes of its pid namespace */
+	const char *device; /* a device that it may open, if the host has it; NULL: none */
+};
+
+/* NULL: there is none of that name. "vm": a QEMU; "image": a program that reads foreign images. */
+const struct confinement *confine_find(const char *name);
 
 /* Enters new namespaces (CLONE_NEW...), in a new user namespace if we are not root. -1: not
  * possible here. */
 int confine_namespaces(int flags);
-/* Changes root to nobody, with `group` as the only other group, and drops all capabilities. -1 and
+/* In a mount namespace of our own: leaves the host's files (confine-root.c). file: the program that
+ * will be run, which stays visible wherever it is; NULL: none. owner: the id that the device
+ * belongs to. -1: not possible here, and the host's files stay. */
+int confine_root(const struct confinement *c, const char *file, uid_t owner);
+/* From now on the kernel refuses system calls by which a process gets at others, at mounts, at
+ * namespaces or at the kernel itself. -1 and errno. */
+int confine_calls(void);
+
+#define CONFINE_NO_GROUP ((gid_t)-1)
+/* The id for confine_rights; our own if we are not root. */
+uid_t confine_id(void);
+/* Changes root to that id, with no other group but this one, and drops all capabilities. -1 and
  * errno. */
-int confine_rights(gid_t group);
+int confine_rights(uid_t id, gid_t group);
+
+/* All of this but the namespaces that a guard makes. file: as for confine_root. -1 and errno: it
+ * would stay root. */
+int confine_self(const struct confinement *c, const char *file);

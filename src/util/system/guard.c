@@ -2,8 +2,8 @@
  * How it works: the daemon holds the writing end of a pipe, the lifeline, and never writes to it.
  * When the daemon closes it, or dies in any way, the guard sees the end of the pipe, kills
  * everything below itself and exits. The guard is a subreaper, so no process can leave its tree.
- * With --isolate the tree is a pid namespace too: the kernel kills all of it if the guard itself is
- * killed.
+ * With --confine NAME the command is confined (confine.h). The tree is a pid namespace then: the
+ * kernel kills all of it if the guard itself is killed.
  *
  * With --gentle the command may start processes that are meant to outlive it (a hypervisor). The
  * guard then kills the command's process group only, and passes SIGINT on to it.
@@ -12,15 +12,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,36 +33,43 @@ static int fail(const char *what)
 	return 125;
 }
 
-/* Makes new pid and network namespaces, for our children to live in. A kernel may forbid it to
- * ordinary users. That costs the second barrier, not the sandbox, and `moat doctor` says so. */
-static void isolate(void)
+/* The program that will be run, as the confinement has to show it: found in PATH, and without
+ * symbolic links. The name itself, if there is none: execvp says so. */
+static const char *find_program(const char *name, char found[PATH_MAX])
 {
-	confine_namespaces(CLONE_NEWPID | CLONE_NEWNET);
-}
+	const char *path = getenv("PATH");
+	char dirs[8192], file[PATH_MAX], *at = dirs, *dir;
 
-/* A guest might take over the command, so it must not be root. By name it can still open /dev/kvm,
- * through that file's group; everything else it gets as open files. */
-static int drop_rights(void)
-{
-	struct stat st;
-
-	return confine_rights(stat("/dev/kvm", &st) == 0 ? st.st_gid : CONFINE_NOBODY);
+	if (strchr(name, '/'))
+		return realpath(name, found) ? found : name;
+	snprintf(dirs, sizeof(dirs), "%s", path ? path : "/usr/bin:/bin");
+	while ((dir = strsep(&at, ":"))) {
+		snprintf(file, sizeof(file), "%.3000s/%.200s", *dir ? dir : ".", name);
+		if (access(file, X_OK) == 0 && realpath(file, found))
+			return found;
+	}
+	return name;
 }
 
 /* In the child. guard_end: poll reports a hang-up when the guard has died. */
-static void exec_command(char **argv, int isolated, const sigset_t *mask, int guard_end)
+static void exec_command(
+	char **argv, const struct confinement *confined, const sigset_t *mask, int guard_end)
 {
 	struct pollfd guard = {.fd = guard_end};
+	const char *file = argv[0];
+	char found[PATH_MAX];
 
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	if (isolated)
+	if (confined) {
 		memory_victim(0, MEMORY_VICTIM_FIRST);
-	if (isolated && drop_rights() < 0)
-		_exit(fail("cannot become an ordinary user"));
+		file = find_program(argv[0], found);
+		if (confine_self(confined, file) < 0)
+			_exit(fail("cannot become an ordinary user"));
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which would clear it */
 	if (poll(&guard, 1, 0) != 0)
 		_exit(128 + SIGKILL); /* the guard died before prctl */
-	execvp(argv[0], argv);
+	execvp(file, argv);
 	fprintf(stderr, "moat: cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);
 }
@@ -119,9 +125,9 @@ static int watch(pid_t *command, int lifeline, int sigfd)
 	}
 }
 
-/* After isolate() this child is process 1 of the new pid namespace: when it ends, the kernel kills
- * all others in there. */
-static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
+/* In a new pid namespace this child is process 1: when it ends, the kernel kills all others in
+ * there. */
+static pid_t start_command(char **argv, const struct confinement *confined, const sigset_t *mask)
 {
 	int ends[2];
 	pid_t pid;
@@ -131,7 +137,7 @@ static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
 	pid = fork();
 	if (pid == 0) {
 		close(ends[1]);
-		exec_command(argv, isolated, mask, ends[0]);
+		exec_command(argv, confined, mask, ends[0]);
 	}
 	close(ends[0]); /* ends[1] stays open as long as we live */
 	return pid;
@@ -140,12 +146,18 @@ static pid_t start_command(char **argv, int isolated, const sigset_t *mask)
 int guard_main(int argc, char **argv)
 {
 	int at = 1, lifeline, sigfd, code;
+	const struct confinement *confined = NULL;
 	sigset_t chld, old;
 	pid_t command;
 
-	int want_isolation = at < argc && strcmp(argv[at], "--isolate") == 0;
 	int gentle = at < argc && strcmp(argv[at], "--gentle") == 0;
-	at += want_isolation || gentle;
+	at += gentle;
+	if (at + 1 < argc && strcmp(argv[at], "--confine") == 0) {
+		confined = confine_find(argv[at + 1]);
+		if (!confined)
+			return 2;
+		at += 2;
+	}
 	if (argc < at + 3 || strcmp(argv[at + 1], "--") != 0) {
 		fprintf(stderr, "moat-helper guard is internal to moat\n");
 		return 2;
@@ -161,12 +173,13 @@ int guard_main(int argc, char **argv)
 	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sigfd < 0 || (!gentle && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0))
 		return fail("setup");
-	if (want_isolation)
-		isolate();
-	/* A guard that somebody has stopped is woken by the daemon's end. After isolate(), which
-	 * may clear this. */
+	/* For our children. A kernel may forbid it to ordinary users. */
+	if (confined)
+		confine_namespaces(confined->namespaces);
+	/* A guard that somebody has stopped is woken by the daemon's end. After the namespaces,
+	 * whose making may clear this. */
 	prctl(PR_SET_PDEATHSIG, SIGCONT);
-	command = start_command(argv + at + 2, want_isolation, &old);
+	command = start_command(argv + at + 2, confined, &old);
 	if (command < 0)
 		return fail("fork");
 	code = watch(&command, lifeline, sigfd);

@@ -2,6 +2,6 @@
  * the program when the daemon dies. proc_req.guard starts one; only moat-helper calls this. */
 #pragma once
 
-/* `moat-helper guard [--isolate|--gentle] LIFELINE_FD -- COMMAND...`: exits with the command's
+/* `moat-helper guard [--confine NAME|--gentle] LIFELINE_FD -- COMMAND...`: exits with the command's
  * status, or returns one if the command could not be started. */
 int guard_main(int argc, char **argv);

@@ -85,21 +85,23 @@ static int set_attributes(struct spawn *s, struct err *e)
 	return 0;
 }
 
-/* argv, or "moat-helper guard [--isolate|--gentle] 150 -- argv". */
+/* argv, or "moat-helper guard [--confine NAME|--gentle] 150 -- argv". */
 static int build_argv(struct spawn *s, const struct proc_req *req, struct err *e)
 {
 	unsigned n = 0, at = 0;
 
 	while (req->argv[n])
 		n++;
-	s->argv = calloc(n + 7, sizeof(char *));
+	s->argv = calloc(n + 8, sizeof(char *));
 	if (!s->argv)
 		return err_oom(e);
 	if (req->guard) {
 		s->argv[at++] = (char *)req->guard;
 		s->argv[at++] = (char *)"guard";
-		if (req->guard_isolate)
-			s->argv[at++] = (char *)"--isolate";
+		if (req->confine) {
+			s->argv[at++] = (char *)"--confine";
+			s->argv[at++] = (char *)req->confine;
+		}
 		if (req->guard_gentle)
 			s->argv[at++] = (char *)"--gentle";
 		s->argv[at++] = (char *)"150";

@@ -28,8 +28,7 @@ struct proc_req {
 	 * started are killed as soon as this process closes the lifeline or dies, even by SIGKILL.
 	 */
 	const char *guard;
-	bool guard_isolate; /* the guard makes new pid and network namespaces (and a user namespace
-			       when not root) */
+	const char *confine; /* with a guard: the child is confined like this, see confine.h */
 	/* The guard kills the command's process group only, and nothing when the command ends by
 	 * itself: processes that it has left running (a hypervisor) stay. */
 	bool guard_gentle;

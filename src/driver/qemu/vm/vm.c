@@ -257,7 +257,7 @@ static int spawn_qemu(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		.paused = vm->paused};
 	auto_strv struct strv argv = {0}, env = {0};
 	struct proc_req req = {
-		.guard = vm->env->helper_path, .guard_isolate = true, .fds = f->fds, .n_fds = f->n};
+		.guard = vm->env->helper_path, .confine = "vm", .fds = f->fds, .n_fds = f->n};
 	struct proc started;
 	int log[2], rc;
 

@@ -36,7 +36,7 @@ static int confine(struct err *e)
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there are private keys in our memory */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	confine_namespaces(CLONE_NEWNET | CLONE_NEWIPC);
-	if (confine_rights(CONFINE_NOBODY) < 0)
+	if (confine_rights(confine_id(), CONFINE_NO_GROUP) < 0)
 		return err_sys(e, errno, "cannot become an ordinary user");
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, 0);

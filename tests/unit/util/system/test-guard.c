@@ -9,6 +9,7 @@
 
 #include "tap.h"
 #include "scratch.h"
+#include "util/system/confine.h"
 #include "util/system/proc.h"
 
 static char marker[64]; /* an argument of sleep that no other test's processes have */
@@ -70,7 +71,7 @@ static int start_tree(bool isolate, struct proc *ret, struct err *e)
 {
 	char script[300];
 	const char *argv[] = {"sh", "-c", script, NULL};
-	struct proc_req req = {.argv = argv, .guard = self, .guard_isolate = isolate};
+	struct proc_req req = {.argv = argv, .guard = self, .confine = isolate ? "vm" : NULL};
 
 	snprintf(script, sizeof(script),
 		"setsid sleep %s & (setsid sh -c 'trap \"\" TERM HUP; sleep %s; :' &) ; sleep %s; "
@@ -220,7 +221,7 @@ static int run(const char *script, bool isolate, struct proc_result *res)
 	struct proc_req req = {.argv = (const char *[]){"sh", "-c", script, NULL},
 		.out_max = 4096,
 		.guard = self,
-		.guard_isolate = isolate};
+		.confine = isolate ? "vm" : NULL};
 	struct op op = op_for_cleanup(60);
 	struct err e;
 
@@ -284,25 +285,58 @@ static bool can_unshare(void)
 	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-static void test_isolated_as_nobody(void)
+static void test_confined(void)
 {
 	auto_proc_result struct proc_result res = {0};
 	char net[64] = "", pid_ns[64] = "", got_net[64] = "", got_pid_ns[64] = "", caps[64] = "";
-	int uid = -1, gid = -1, pid = -1;
+	int uid = -1, gid = -1, groups = -1, pid = -1;
 	struct err e;
 
 	OK(readlink("/proc/self/ns/net", net, sizeof(net) - 1) > 0);
 	OK(readlink("/proc/self/ns/pid", pid_ns, sizeof(pid_ns) - 1) > 0);
-	OK(run("echo $$ $(id -u) $(id -g) $(readlink /proc/self/ns/net /proc/self/ns/pid)"
+	OK(run("echo $$ $(id -u) $(id -g) $(id -G)"
+	       " $(readlink /proc/self/ns/net /proc/self/ns/pid)"
 	       " $(grep CapEff /proc/self/status)",
 		   true, &res) == 0);
 	OK(buf_add(&res.out, "", 1, &e) == 0 &&
-		sscanf((char *)buf_data(&res.out), "%d %d %d %63s %63s CapEff: %63s", &pid, &uid,
-			&gid, got_net, got_pid_ns, caps) == 6);
-	OK(pid == 1 && uid == 65534 && gid == 65534);
+		sscanf((char *)buf_data(&res.out), "%d %d %d %d %63s %63s CapEff: %63s", &pid, &uid,
+			&gid, &groups, got_net, got_pid_ns, caps) == 7);
+	if (getuid() == 0)
+		OK(uid > CONFINE_IDS);
+	else
+		OK(uid == (int)getuid());
+	OK(pid == 1 && gid == (getuid() == 0 ? uid : (int)getgid()));
+	OK(groups == gid);
 	OK(got_net[0] && strcmp(net, got_net) != 0);
 	OK(got_pid_ns[0] && strcmp(pid_ns, got_pid_ns) != 0);
 	STR_IS(caps, "0000000000000000");
+}
+
+/* What it sees: programs, itself, nothing else. */
+static void test_confined_root(void)
+{
+	auto_proc_result struct proc_result res = {0};
+	char script[300];
+	struct err e;
+
+	OK(run("echo /*; echo /etc/*; cd /proc && echo [0-9]* [a-rt-z]*", true, &res) == 0);
+	OK(buf_add(&res.out, "", 1, &e) == 0);
+	OK(strstr((char *)buf_data(&res.out), "/usr") != NULL);
+	OK(strstr((char *)buf_data(&res.out), "/home") == NULL);
+	OK(strstr((char *)buf_data(&res.out), "/var") == NULL);
+	OK(strstr((char *)buf_data(&res.out), "/etc/passwd") == NULL);
+	OK(strstr((char *)buf_data(&res.out), "\n1 [a-rt-z]*\n") != NULL ||
+		strstr((char *)buf_data(&res.out), "\n1 thread-self\n") != NULL);
+	OK(run("echo >/usr/moat-test", true, &res) != 0);
+	OK(run("echo >/dev/null", true, &res) == 0);
+	/* A file that all may read. */
+	snprintf(script, sizeof(script), "cat %s", at("file"));
+	put_file(at("file"), "x");
+	OK(chmod(scratch, 0755) == 0 && chmod(at("file"), 0644) == 0);
+	OK(run(script, false, &res) == 0);
+	OK(run(script, true, &res) != 0);
+	OK(run("unshare -U true", false, &res) == 0);
+	OK(run("unshare -U true", true, &res) != 0);
 }
 
 /* Root in a container often may not make namespaces: it must get a command that is not root, even
@@ -311,19 +345,20 @@ static void test_weak_root(void)
 {
 	auto_proc_result struct proc_result res = {0};
 	struct op op = op_for_cleanup(60);
-	int lifeline[2];
+	int lifeline[2], uid = -1, pid = -1, groups = -1;
 	struct err e;
 
 	OK(pipe2(lifeline, O_CLOEXEC) == 0);
 	struct proc_fd fd = {.fd = lifeline[0], .as = 150};
-	struct proc_req req = {.argv = (const char *[]){self, "weak-guard", "--isolate", "150",
-				       "--", "id", "-u", NULL},
+	struct proc_req req = {.argv = (const char *[]){self, "weak-guard", "--confine", "vm",
+				       "150", "--", "sh", "-c", "echo $(id -u) $$ $(id -G)", NULL},
 		.out_max = 4096,
 		.fds = &fd,
 		.n_fds = 1};
 	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == 0);
-	OK(buf_add(&res.out, "", 1, &e) == 0);
-	STR_IS((char *)buf_data(&res.out), "65534\n");
+	OK(buf_add(&res.out, "", 1, &e) == 0 &&
+		sscanf((char *)buf_data(&res.out), "%d %d %d", &uid, &pid, &groups) == 3);
+	OK(uid == CONFINE_IDS + pid && groups == uid);
 	close(lifeline[0]);
 	close(lifeline[1]);
 }
@@ -402,8 +437,8 @@ int main(int argc, char **argv)
 		test_guard_killed();
 		test_guard_killed_without_namespace();
 		test_codes(true);
-		if (getuid() == 0)
-			test_isolated_as_nobody();
+		test_confined();
+		test_confined_root();
 	} else {
 		printf("# no namespaces here: isolation is not tested\n");
 	}

@@ -1,0 +1,86 @@
+"""What code could do that has taken over a process of moat."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+# Tries to get at the processes that are named. What succeeds is listed.
+PROBE = """
+import ctypes, json, os, sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def trace(pid):
+    if libc.ptrace(0x4206, pid, 0, 0) < 0:  # PTRACE_SEIZE
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+def works(what, *args):
+    try:
+        what(*args)
+    except OSError:
+        return False
+    return True
+
+done = []
+for pid in map(int, sys.argv[1:]):
+    done += ["write its memory"] if works(open, f"/proc/{pid}/mem", "r+b", 0) else []
+    done += ["see its files"] if works(os.listdir, f"/proc/{pid}/fd") else []
+    done += ["signal it"] if works(os.kill, pid, 0) else []
+    done += ["trace it"] if works(trace, pid) else []
+print(json.dumps({
+    "done": done,
+    "files": sorted(os.listdir("/")) + sorted(os.listdir("/etc")),
+    "processes": [int(name) for name in os.listdir("/proc") if name.isdigit()],
+    "written": [d for d in ("/", "/usr", "/etc", "/dev") if works(os.mkdir, d + "/moat-test")],
+    "capabilities": [line for line in open("/proc/self/status") if line.startswith("CapEff")],
+}))
+"""
+# All that a confined process sees of a host: programs and what they need.
+SHOWN = {
+    *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"),
+    *("alternatives", "ld.so.cache"),
+}
+ALL = ["write its memory", "see its files", "signal it", "trace it"]
+
+
+def probe(user: int, targets: list[int], inside: int = 0, own_users: bool = False) -> Any:
+    """Runs the probe as a user; in all namespaces of a process, if one is given.
+
+    own_users: the process is in a user namespace, of that user.
+    """
+    command = ["setpriv", "--no-new-privs", "/usr/bin/python3", "-c", PROBE, *map(str, targets)]
+    if not own_users:
+        ids = ["--reuid", str(user), "--regid", str(user), "--clear-groups"]
+        command[1:1] = [*ids, "--inh-caps=-all", "--bounding-set=-all"]
+    if inside:
+        kinds = ["--mount", "--pid", "--net", "--ipc", "--uts"]
+        kinds += ["--user", "--preserve-credentials"] if own_users else []
+        command = ["nsenter", "--target", str(inside), *kinds, *command]
+    who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if own_users else {}
+    done = subprocess.run(
+        command, **who, capture_output=True, text=True, timeout=60, check=False, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
+
+
+def user_of(pid: int) -> int:
+    """The one user id and group id of a process that has no other."""
+    said = status(pid)
+    ids = {*said["Uid"].split(), *said["Gid"].split(), *said["Groups"].split()}
+    assert len(ids) == 1, f"process {pid} has several ids: {said}"
+    return int(ids.pop())
+
+
+def namespaces(pid: int) -> dict[str, str]:
+    kinds = ("user", "mnt", "pid", "net", "ipc", "uts")
+    return {kind: os.readlink(f"/proc/{pid}/ns/{kind}") for kind in kinds}
