@@ -126,7 +126,6 @@ int qemu_doctor(const struct driver_env *env, const struct op *op,
 
 	check_program(&d, op, "qemu", env->qemu, "apt-get install qemu-system-x86");
 	check_program(&d, op, "qemu-img", "qemu-img", "apt-get install qemu-utils");
-	check_program(&d, op, "prlimit", "prlimit", "apt-get install util-linux");
 	check_kvm(&d);
 	check_confinement(env, &d, op);
 	check_networks(&d, op);

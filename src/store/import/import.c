@@ -1,7 +1,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include "store/import/ova.h"
 #include "store/import/probe.h"
 #include "store/import/qemu-img.h"
+#include "store/sparse.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/system/sha256-file.h"
@@ -158,9 +161,33 @@ static int unpack(const struct op *op, struct draft *d, const struct source *ova
 	return 0;
 }
 
+/* qemu-img opens the file once more, and where we are root it is another user. If that user may not
+ * read the file, it gets a copy. */
+static int make_readable(
+	const struct op *op, struct draft *d, const struct source *s, int *ret_fd, struct err *e)
+{
+	auto_free char *path = NULL, *text = NULL;
+	auto_fd int copy = -1;
+	uint64_t sum;
+
+	if (getuid() != 0 || s->st.st_mode & S_IROTH)
+		return 0;
+	if (str_printf(&path, e, "%s/source", d->work) < 0 ||
+		str_printf(&text, e, "copying %s", s->name) < 0)
+		return -1;
+	copy = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (copy < 0 || fchmod(copy, 0644) < 0 || ftruncate(copy, s->st.st_size) < 0)
+		return err_sys(e, errno, "copy");
+	if (ioctl(copy, FICLONE, s->fd) < 0 && sparse_copy(op, s->fd, copy, text, &sum, e) < 0)
+		return -1;
+	*ret_fd = take_fd(&copy);
+	return 0;
+}
+
 static int convert(const struct op *op, struct draft *d, const struct source *s, struct err *e)
 {
 	auto_source struct source inner = {.fd = -1};
+	auto_fd int copy = -1;
 	auto_free char *path = NULL;
 	struct qemu_img img = {
 		.helper_path = d->st->helper_path, .fd = s->fd, .format = probe_kind_name(s->kind)};
@@ -172,7 +199,11 @@ static int convert(const struct op *op, struct draft *d, const struct source *s,
 			return -1;
 		img.fd = inner.fd;
 		img.format = probe_kind_name(inner.kind);
+	} else if (make_readable(op, d, s, &copy, e) < 0) {
+		return -1;
 	}
+	if (copy >= 0)
+		img.fd = copy;
 	if (qemu_img_inspect(op, &img, e) < 0 || qemu_img_convert(op, &img, path, e) < 0)
 		return -1;
 	return source_unchanged(s, e);

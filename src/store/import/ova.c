@@ -153,6 +153,19 @@ static int copy_out(
 	return 0;
 }
 
+/* In a directory that is closed to others. All may read the file itself: qemu-img does so as a user
+ * of its own, where we are root. */
+static int create(const char *path, int flags)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+
+	if (fd >= 0 && fchmod(fd, 0644) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 int ova_extract_disk(const struct op *op, int ova_fd, const char *path, struct err *e)
 {
 	auto_archive struct archive *a = NULL;
@@ -168,7 +181,7 @@ int ova_extract_disk(const struct op *op, int ova_fd, const char *path, struct e
 	while ((got = next_file(op, a, &seen, &entry, &name, e)) == 1) {
 		if (strcmp(name, wanted) != 0)
 			continue;
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		fd = create(path, O_EXCL);
 		if (fd < 0)
 			return err_sys(e, errno, "%s", path);
 		return copy_out(op, a, entry, fd, e);
@@ -217,7 +230,7 @@ static int unpack(struct feed *f, struct archive *a, const char *path, struct er
 
 		if (!str_ends(name, ".raw"))
 			continue;
-		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		fd = create(path, O_TRUNC);
 		if (fd < 0)
 			return err_sys(e, errno, "%s", path);
 		return copy_out(f->op, a, entry, fd, e);

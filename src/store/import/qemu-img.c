@@ -1,7 +1,10 @@
 #include "store/import/qemu-img.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "store/follow.h"
 #include "util/auto.h"
@@ -9,8 +12,10 @@
 #include "util/str.h"
 
 /* The child opens the same file that we examined, whatever is at its path by now. */
-#define IMAGE_FD   120
-#define IMAGE_PATH "/proc/self/fd/120"
+#define IMAGE_FD    120
+#define IMAGE_PATH  "/proc/self/fd/120"
+#define RESULT_FD   121
+#define RESULT_PATH "/proc/self/fd/121"
 
 enum { INFO_TIMEOUT_S = 60, INFO_SIZE_MAX = 1024 * 1024 };
 static const uint64_t virtual_size_max = (uint64_t)1 << 44; /* 16 TiB */
@@ -44,14 +49,15 @@ int qemu_img_judge(struct bytes info, const char *file, struct err *e)
 	return 0;
 }
 
-static struct proc_req request(
-	const struct qemu_img *img, const char *const *argv, const struct proc_fd *fd)
+static struct proc_req request(const struct qemu_img *img, const char *const *argv,
+	const struct proc_fd *fds, unsigned n_fds)
 {
 	return (struct proc_req){
 		.argv = argv,
-		.fds = fd,
-		.n_fds = 1,
+		.fds = fds,
+		.n_fds = n_fds,
 		.guard = img->helper_path,
+		.confine = "image",
 		.out_max = INFO_SIZE_MAX,
 	};
 }
@@ -75,10 +81,10 @@ static int fail_with(const char *last, int code, struct err *e)
 
 int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err *e)
 {
-	const char *argv[] = {"prlimit", "--as=1073741824", "--cpu=30", "--core=0", "--",
+	const char *argv[] = {
 		"qemu-img", "info", "--output=json", "-f", img->format, IMAGE_PATH, NULL};
 	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
-	struct proc_req req = request(img, argv, &fd);
+	struct proc_req req = request(img, argv, &fd, 1);
 	auto_proc_result struct proc_result res = {0};
 	struct op part = op_within(op, INFO_TIMEOUT_S);
 	struct tool_output complaints = {0};
@@ -100,10 +106,9 @@ int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err
 static int check_whole(const struct op *op, const struct qemu_img *img, struct err *e)
 {
 	enum { CHECK_OK = 0, CHECK_DAMAGED = 2, CHECK_LEAKS = 3, CHECK_UNSUPPORTED = 63 };
-	const char *argv[] = {"prlimit", "--as=4294967296", "--core=0", "--", "qemu-img", "check",
-		"-q", "-f", img->format, IMAGE_PATH, NULL};
+	const char *argv[] = {"qemu-img", "check", "-q", "-f", img->format, IMAGE_PATH, NULL};
 	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
-	struct follow_req req = {.proc = request(img, argv, &fd)};
+	struct follow_req req = {.proc = request(img, argv, &fd, 1)};
 	char last[TOOL_OUTPUT_LINE_MAX + 1];
 	int code;
 
@@ -133,17 +138,23 @@ static void on_line(void *arg, const char *line)
 int qemu_img_convert(
 	const struct op *op, const struct qemu_img *img, const char *path, struct err *e)
 {
-	const char *argv[] = {"prlimit", "--as=4294967296", "--core=0", "--", "qemu-img", "convert",
-		"-p", "-f", img->format, "-O", "qcow2", IMAGE_PATH, path, NULL};
-	struct proc_fd fd = {.fd = img->fd, .as = IMAGE_FD};
+	const char *argv[] = {"qemu-img", "convert", "-p", "-f", img->format, "-O", "qcow2",
+		IMAGE_PATH, RESULT_PATH, NULL};
+	auto_fd int result = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	struct proc_fd fds[] = {{img->fd, IMAGE_FD}, {result, RESULT_FD}};
 	struct follow_req req = {
-		.proc = request(img, argv, &fd), .on_line = on_line, .arg = (void *)op};
+		.proc = request(img, argv, fds, 2), .on_line = on_line, .arg = (void *)op};
 	char last[TOOL_OUTPUT_LINE_MAX + 1];
 	int code;
 
+	/* qemu-img opens this, too. The directory is closed to others. */
+	if (result < 0 || fchmod(result, 0666) < 0)
+		return err_sys(e, errno, "%s", path);
 	if (check_whole(op, img, e) < 0)
 		return -1;
 	if (follow_run(op, &req, last, &code, e) < 0)
 		return err_wrap(e, "converting the disk");
-	return code ? fail_with(last, code, e) : 0;
+	if (code)
+		return fail_with(last, code, e);
+	return fchmod(result, 0600) < 0 ? err_sys(e, errno, "%s", path) : 0;
 }

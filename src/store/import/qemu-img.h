@@ -1,5 +1,5 @@
 /* qemu-img.h - runs qemu-img on files that are not trusted: it is told the format, gets the open
- * file and nothing else, and runs with limited memory and below the guard. Any thread. */
+ * files and nothing else, and is confined like a QEMU, with limited memory. Any thread. */
 #pragma once
 
 #include "util/buf.h"
@@ -7,14 +7,15 @@
 
 struct qemu_img {
 	const char *helper_path; /* moat-helper, for the guard */
-	int fd;                  /* the image, which probe_disk has accepted */
-	const char *format;      /* the format that probe_disk found */
+	int fd; /* the image, which probe_disk has accepted; if we are root, all may read it */
+	const char *format; /* the format that probe_disk found */
 };
 
 /* Checks the image a second time, by `qemu-img info`: not encrypted, of a plausible size, needs no
  * other file. */
 int qemu_img_inspect(const struct op *op, const struct qemu_img *img, struct err *e);
-/* Checks that the image is complete, and converts it to a qcow2 file at path. */
+/* Checks that the image is complete, and converts it to a new qcow2 file at path, in a directory
+ * that is closed to others. */
 int qemu_img_convert(
 	const struct op *op, const struct qemu_img *img, const char *path, struct err *e);
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "store/template/dir.h"
-#include "store/template/file.h"
+#include "store/sparse.h"
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/json.h"

@@ -155,15 +155,15 @@ static int fill(const struct confinement *c, const char *file, uid_t owner)
 {
 	struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
 
+	if (mkdir(BASE "/tmp", 0755) < 0 ||
+		mount("moat", BASE "/tmp", "tmpfs", MS_NOSUID | MS_NOEXEC | MS_NODEV,
+			SIZE ",mode=1777") < 0)
+		return -1;
 	for (unsigned i = 0; i < ARRAY_LEN(shown); i++)
 		if (show(shown[i]) < 0)
 			return -1;
 	if ((file && show_program(file) < 0) || make_proc(c->whole_proc) < 0 ||
 		show_device("/dev/null") < 0 || (c->device && make_device(c->device, owner) < 0))
-		return -1;
-	if (mkdir(BASE "/tmp", 0755) < 0 ||
-		mount("moat", BASE "/tmp", "tmpfs", MS_NOSUID | MS_NOEXEC | MS_NODEV,
-			SIZE ",mode=1777") < 0)
 		return -1;
 	return mount_setattr(AT_FDCWD, BASE, 0, &read_only, sizeof(read_only));
 }

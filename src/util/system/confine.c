@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ enum { ALONE = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
 
 static const struct confinement all[] = {
 	{.name = "vm", .namespaces = ALONE, .device = "/dev/kvm"},
-	{.name = "image", .namespaces = ALONE},
+	{.name = "image", .namespaces = ALONE, .memory = (uint64_t)4 << 30},
 };
 
 const struct confinement *confine_find(const char *name)
@@ -111,6 +112,14 @@ int confine_rights(uid_t id, gid_t group)
 	return drop_capabilities();
 }
 
+static int limit_memory(uint64_t most)
+{
+	return setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) < 0 ||
+			       setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) < 0
+		       ? -1
+		       : 0;
+}
+
 int confine_self(const struct confinement *c, const char *file)
 {
 	uid_t id = confine_id();
@@ -121,5 +130,7 @@ int confine_self(const struct confinement *c, const char *file)
 	if ((unshare(CLONE_NEWNS) < 0 || confine_root(c, file, id) < 0) && c->device &&
 		stat(c->device, &st) == 0)
 		group = st.st_gid;
-	return confine_rights(id, group) < 0 || confine_calls() < 0 ? -1 : 0;
+	if (confine_rights(id, group) < 0 || confine_calls() < 0)
+		return -1;
+	return c->memory ? limit_memory(c->memory) : 0;
 }

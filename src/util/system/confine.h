@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -23,6 +24,7 @@ struct confinement {
 	const char *name;   /* on the guard's command line */
 	int namespaces;     /* CLONE_NEW..., made by its guard */
 	bool whole_proc;    /* all of /proc, not only the processes of its pid namespace */
+	uint64_t memory;    /* most that it may map, and no core file; 0: no limit */
 	const char *device; /* a device that it may open, if the host has it; NULL: none */
 };
 

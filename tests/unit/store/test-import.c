@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "test-store.h"
+#include "util/system/confine.h"
 
 static const char ovf[] =
 	"<Envelope><References><File ovf:id='f2' ovf:href='cd.iso'/>"
@@ -228,13 +229,13 @@ static bool put(const char *path, const char *text)
 	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
-/* Enters a mount namespace; as a user namespace's root, unless we are root. */
+/* Enters a mount namespace, in a user namespace unless we are root. */
 static bool own_mounts(void)
 {
 	char uid_map[64], gid_map[64];
 
-	snprintf(uid_map, sizeof(uid_map), "0 %u 1", (unsigned)getuid());
-	snprintf(gid_map, sizeof(gid_map), "0 %u 1", (unsigned)getgid());
+	snprintf(uid_map, sizeof(uid_map), "%u %u 1", (unsigned)getuid(), (unsigned)getuid());
+	snprintf(gid_map, sizeof(gid_map), "%u %u 1", (unsigned)getgid(), (unsigned)getgid());
 	if (unshare(CLONE_NEWNS) == 0)
 		return true;
 	return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && put("/proc/self/uid_map", uid_map) &&
@@ -275,6 +276,30 @@ static void test_no_space(void)
 		OK(code == 0);
 }
 
+/* In place of qemu-img: a program that fails and says what it sees. */
+static void test_confined(struct store *st)
+{
+	static const char script[] = "#!/bin/sh\n"
+				     "echo \"qemu-img: $(id -u) $$\" /* >&2; exit 1\n";
+	auto_free char *path = strdup(getenv("PATH")), *with = NULL;
+	unsigned uid = 0;
+	int pid = 0;
+	struct err e;
+
+	OK(dir_make(at("bin"), 0755, &e) == 0 && chmod(at("bin"), 0755) == 0);
+	OK(file_write_atomic(at("bin/qemu-img"), script, strlen(script), 0755, &e) == 0);
+	OK(str_printf(&with, &e, "%s:%s", at("bin"), path) == 0);
+	setenv("PATH", with, 1);
+	make_disk(at("fake.raw"), 1 << 19);
+	OK(import_file(st, "fake.raw", "fake") == ERR_BACKEND);
+	setenv("PATH", path, 1);
+	printf("# %s\n", said);
+	OK(sscanf(strstr(said, "qemu-img: ") ? strstr(said, "qemu-img: ") : "", "qemu-img: %u %d",
+		   &uid, &pid) == 2);
+	OK(getuid() == 0 ? uid > CONFINE_IDS : uid == getuid());
+	OK(pid == 1 && strstr(said, " /usr") && !strstr(said, " /home") && !strstr(said, " /sys"));
+}
+
 static void test_cancelled(struct store *st)
 {
 	struct image *img = NULL;
@@ -311,6 +336,7 @@ int main(int argc, char **argv)
 	test_details(st);
 	test_ova(st);
 	test_hostile(st);
+	test_confined(st);
 	test_no_space();
 	test_cancelled(st);
 	store_close(st);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/template/file.h"
+#include "store/sparse.h"
 #include "util/auto.h"
 #include "util/str.h"
 

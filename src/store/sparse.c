@@ -1,4 +1,4 @@
-#include "store/template/file.h"
+#include "store/sparse.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* file.h - the files of a template, and its memory. Blocks on files only. Any thread. */
+/* sparse.h - copies of files with holes. Blocks on files only. Any thread. */
 #pragma once
 
 #include <jansson.h>
