@@ -13,7 +13,7 @@
 
 #include "daemon/admission.h"
 #include "daemon/config.h"
-#include "daemon/registry.h"
+#include "daemon/registry/registry.h"
 #include "driver/driver.h"
 #include "util/system/paths.h"
 #include "util/thread/turn.h"

@@ -1,4 +1,4 @@
-#include "cli/copy.h"
+#include "cli/copy/copy.h"
 
 static int print_counts(struct cli *cli, const struct copy *c, struct err *e)
 {

@@ -1,4 +1,4 @@
-#include "daemon/registry.h"
+#include "daemon/registry/registry.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The life of sandboxes in the registry, with a scripted driver. */
-#include "daemon/registry.h"
+#include "daemon/registry/registry.h"
 
 #include <pthread.h>
 #include <sys/eventfd.h>

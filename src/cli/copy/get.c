@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/copy.h"
+#include "cli/copy/copy.h"
 #include "cli/outfile.h"
 #include "cli/stream.h"
 #include "util/auto.h"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/copy.h"
+#include "cli/copy/copy.h"
 #include "util/auto.h"
 #include "util/str.h"
 

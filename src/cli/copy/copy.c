@@ -1,4 +1,4 @@
-#include "cli/copy.h"
+#include "cli/copy/copy.h"
 
 #include <ctype.h>
 #include <errno.h>
