@@ -1,11 +1,13 @@
 #include "cli/args.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "util/auto.h"
 #include "util/json.h"
@@ -280,6 +282,41 @@ int args_number(const struct args *a, const char *name, uint64_t max, uint64_t *
 		return 0;
 	if (str_to_u64(text, 1, max, ret, &why) < 0)
 		return args_fail(e, "--%s: %s", name, why.msg);
+	return 0;
+}
+
+/* The number of MB in one unit of a size; 0: not a unit. */
+static double megabytes_of(const char *unit)
+{
+	static const char letters[] = "kmgt";
+	const char *at = *unit ? strchr(letters, tolower((unsigned char)*unit)) : letters + 1;
+	double mb = 1.0 / 1024;
+
+	if (!at || (*unit && unit[1] && strcasecmp(unit + 1, "b") && strcasecmp(unit + 1, "ib")))
+		return 0;
+	for (const char *l = letters; l < at; l++)
+		mb *= 1024;
+	return mb;
+}
+
+int args_megabytes(
+	const struct args *a, const char *name, uint64_t max, uint64_t *ret, struct err *e)
+{
+	const char *text = args_get(a, name);
+	double v, mb;
+	char *unit;
+
+	if (!text)
+		return 0;
+	errno = 0;
+	v = strtod(text, &unit);
+	mb = unit == text || errno ? 0 : megabytes_of(unit);
+	if (!mb || !isfinite(v) || v * mb < 1)
+		return args_fail(
+			e, "--%s: \"%s\" is not a number of MB, nor a size like 4G", name, text);
+	if (v * mb > (double)max)
+		return args_fail(e, "--%s: more than %llu MB", name, (unsigned long long)max);
+	*ret = (uint64_t)(v * mb);
 	return 0;
 }
 

@@ -44,6 +44,9 @@ int args_need_utf8(const struct args *a, struct err *e);
 /* These leave *ret as it is when the option is not given. */
 int args_seconds(const struct args *a, const char *name, double *ret, struct err *e);
 int args_number(const struct args *a, const char *name, uint64_t max, uint64_t *ret, struct err *e);
+/* A plain number is in MB; K, M, G and T, with B or iB behind, say otherwise: all of 1024. */
+int args_megabytes(
+	const struct args *a, const char *name, uint64_t max, uint64_t *ret, struct err *e);
 /* Adds each NAME=VALUE of an option to a JSON object. If an option has no '=': with from_env the
  * value comes from the environment, else it is an error. */
 int args_pairs(const struct args *a, const char *name, bool from_env, json_t *into, struct err *e);

@@ -102,7 +102,7 @@ static int spec_from_image(struct cli *cli, const char *image, json_t **ret, str
 	uint64_t ram = 0, vcpus = 0;
 	json_t *vm;
 
-	if (args_number(cli->args, "ram", 1u << 22, &ram, e) < 0 ||
+	if (args_megabytes(cli->args, "ram", 1u << 22, &ram, e) < 0 ||
 		args_number(cli->args, "vcpus", 512, &vcpus, e) < 0)
 		return -1;
 	vm = json_pack("{s:s, s:{s:s}}", "name", "default", "source", "image", image);
@@ -118,7 +118,7 @@ static int spec_from_image(struct cli *cli, const char *image, json_t **ret, str
 int choose_spec(struct cli *cli, json_t **ret, struct err *e)
 {
 	const char *operand = cli->args->n_operands ? cli->args->operands[0] : NULL;
-	const char *image = args_get(cli->args, "image");
+	const char *image = args_has(cli->args, "image") ? args_get(cli->args, "image") : NULL;
 
 	if (operand && image)
 		return args_fail(e, "give a spec or --image, not both");

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 
 const struct cmd *const cmd_table[] = {
 	&cmd_up,
+	&cmd_run,
 	&cmd_ls,
 	&cmd_exec,
 	&cmd_shell,
@@ -76,12 +78,30 @@ const struct cmd *cmd_find(const struct cmd *const *table, const char *word)
 	return NULL;
 }
 
+/* What other tools call our verbs. NULL: we know no such word. */
+static const char *foreign_verb(const char *word)
+{
+	static const char *const words[][2] = {{"ps", "ls"}, {"list", "ls"}, {"status", "ls"},
+		{"stop", "rm"}, {"down", "rm"}, {"kill", "rm"}, {"destroy", "rm"}, {"delete", "rm"},
+		{"halt", "rm"}, {"start", "up"}, {"create", "up"}, {"launch", "up"},
+		{"ssh", "shell"}, {"enter", "shell"}, {"console", "logs"}, {"clone", "fork"},
+		{"rollback", "restore"}, {"build", "image build"}, {"import", "image import"},
+		{"images", "image ls"}, {"rmi", "image rm"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (strcmp(word, words[i][0]) == 0)
+			return words[i][1];
+	return NULL;
+}
+
 int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct err *e)
 {
 	struct suggestion best = {0};
 
 	if (word[0] == '-')
-		return args_fail(e, "no option %s; options of a verb stand after it", word);
+		return args_fail(e, "no option %s before the verb", word);
+	if (table == cmd_table && foreign_verb(word))
+		return args_fail(e, "no verb \"%s\"; here it is \"%s\"", word, foreign_verb(word));
 	for (; *table; table++) {
 		const char *space = strchr((*table)->name, ' ');
 
@@ -194,23 +214,47 @@ static const struct cmd *choose(char ***argv, const struct cmd **known, struct e
 	return cmd;
 }
 
+/* The number of words before the verb that are options of all verbs: `moat --json ls`. */
+static size_t count_leading(char **argv)
+{
+	size_t n = 0;
+
+	while (argv[n] && (strcmp(argv[n], "--json") == 0 || strcmp(argv[n], "--quiet") == 0))
+		n++;
+	return n;
+}
+
+/* The verb that a lone option stands for. */
+static const char *verb_of_option(const char *word)
+{
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+		return "help";
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "-v") == 0)
+		return "version";
+	return word;
+}
+
 int cli_main(int argc, char **argv, serve_fn *serve)
 {
 	auto_args struct args args = {0};
 	const struct cmd *cmd, *known;
+	char **leading;
+	size_t n;
 	struct err e;
 
 	open_std_fds();
-	if (argc < 2) {
+	leading = argv + 1;
+	n = argc > 0 ? count_leading(leading) : 0;
+	if (argc < 2 || !leading[n]) {
 		help_overview(stderr);
 		return EXIT_USAGE;
 	}
-	argv++;
-	if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0)
-		*argv = (char *)"help";
-	if (strcmp(*argv, "--version") == 0 || strcmp(*argv, "-V") == 0)
-		*argv = (char *)"version";
+	argv = leading + n;
+	*argv = (char *)(uintptr_t)verb_of_option(*argv);
 	cmd = choose(&argv, &known, &e);
+	/* The table of the verb says whether it takes them: they go behind it. */
+	memmove(argv - n, leading, n * sizeof(*argv));
+	argv -= n;
 	if (!cmd)
 		return fail_usage(known, args_has_json(NULL, argv), &e);
 	if (args_parse(cmd, argv, &args, &e) < 0)

@@ -1,12 +1,15 @@
 #include "cli/exec.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/terminal/signals.h"
 #include "cli/stream.h"
 #include "util/auto.h"
+
+enum { NOT_FOUND = 127 }; /* exit code of a command that does not exist */
 
 /* Adds the size of a file on stdin: the driver may have a faster way to bring a whole file to the
  * guest. */
@@ -131,5 +134,46 @@ int exec_run(struct cli *cli, struct exec_req *req, struct err *e)
 
 	json_decref(req->args);
 	json_decref(req->env);
+	return code;
+}
+
+static json_t *argv_json(const char *const *words)
+{
+	auto_json json_t *argv = json_array();
+
+	for (; argv && *words; words++)
+		if (json_array_append_new(argv, json_string(*words)) < 0)
+			return NULL;
+	return take_ptr(&argv);
+}
+
+int exec_words(struct cli *cli, const char *sandbox, const char *const *words, struct err *e)
+{
+	const struct args *a = cli->args;
+	auto_json json_t *argv = argv_json(words), *env = json_object(), *args = NULL;
+	const char *cwd = args_get(a, "workdir");
+	struct exec_req req = {.input = args_has(a, "interactive"), .tty = args_has(a, "tty")};
+	int code;
+
+	if (!argv || !env)
+		return args_fail(e, "the command is not UTF-8");
+	if (cli->json && req.tty)
+		return args_fail(e, "--json and --tty exclude each other");
+	if (args_seconds(a, "timeout", &req.timeout, e) < 0 ||
+		args_pairs(a, "env", true, env, e) < 0)
+		return -1;
+	args = cli_target(cli, sandbox, e);
+	if (!args)
+		return -1;
+	if (json_object_set(args, "argv", argv) < 0)
+		return err_oom(e);
+	if (cwd && json_object_set_new(args, "cwd", json_string(cwd)) < 0)
+		return args_fail(e, "--workdir: not UTF-8");
+	req.args = take_ptr(&args);
+	req.env = take_ptr(&env);
+	code = exec_run(cli, &req, e);
+	if (code == NOT_FOUND && words[0][0] == '-')
+		cli_note(cli, "options of %s stand before the %s", a->cmd->name,
+			strcmp(a->cmd->name, "exec") == 0 ? "sandbox" : "image");
 	return code;
 }

@@ -1,5 +1,6 @@
 #include "daemon/sandbox-make.h"
 
+#include "daemon/registry/describe.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/system/log.h"
@@ -89,8 +90,7 @@ int sandbox_make(struct daemon *d, struct sandbox_new *req, const struct sandbox
 	if (ret)
 		rc = registry_borrow(d->registry, sb->id, op, &b, e);
 	if (ret && rc == 0) {
-		rc = json_make(ret, e, "{s:s, s:o}", "sandbox", sb->id, "vms",
-			sandbox_vms_to_json(sb, b.driven));
+		rc = sandbox_made_to_json(sb, b.driven, ret, e);
 		registry_return(d->registry, &b);
 	}
 	registry_unref(d->registry, sb);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/removal.h"
+#include "daemon/registry/describe.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/system/log.h"
@@ -30,11 +31,10 @@ static int hand_over(struct daemon *d, struct borrower *b, const struct sandbox_
 	auto_free char *labels = NULL;
 
 	if (b->sb->driver->ops->refresh(b->driven, by->op, e) < 0 ||
-		json_to_str(by->labels, &labels, e) < 0 ||
+		json_to_str(b->sb->labels, &labels, e) < 0 ||
 		journal_sandbox_relabel(d->journal, b->sb->id, labels, e) < 0)
 		return -1;
-	return json_make(ret, e, "{s:s, s:o}", "sandbox", b->sb->id, "vms",
-		sandbox_vms_to_json(b->sb, b->driven));
+	return sandbox_made_to_json(b->sb, b->driven, ret, e);
 }
 
 int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandbox_taker *by,
@@ -43,11 +43,12 @@ int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandb
 	auto_json json_t *j = NULL;
 	auto_free char *key = NULL;
 	struct borrower b;
+	int taken;
 
 	if (spec_to_json(spec, &j, e) < 0 || json_to_str(j, &key, e) < 0)
 		return -1;
 	by->key = key;
-	while (registry_take_standby(d->registry, by, &b)) {
+	while ((taken = registry_take_standby(d->registry, by, &b, e)) > 0) {
 		char id[sizeof(b.sb->id)];
 		int rc = hand_over(d, &b, by, ret, e);
 
@@ -65,7 +66,7 @@ int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandb
 		if (op_check(by->op, e) < 0)
 			return -1;
 	}
-	return 0;
+	return taken;
 }
 
 /* ---- giving way ---- */

@@ -50,6 +50,7 @@ done
 
 case $(offers im) in *" image "*) result 0 "verbs are completed" ;; *) result 1 "verbs are completed" ;; esac
 case $(offers image bu) in *" build "*) result 0 "second verbs too" ;; *) result 1 "second verbs too" ;; esac
+case $(offers run --b) in *" --build "*) result 0 "run has the options of up" ;; *) result 1 "run has the options of up" ;; esac
 case $(offers completion "") in *" zsh "*) result 0 "operands too" ;; *) result 1 "operands too" ;; esac
 check "a key press starts no daemon" test ! -e "$MOAT_HOME/run/moat.sock"
 if command -v fish >/dev/null; then

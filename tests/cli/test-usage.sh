@@ -26,8 +26,20 @@ says "suggests a known one, too" err '^moat image: .*did you mean "build"'
 says "and where all of them are" err '^see `moat help image`'
 expect "a far-off verb" 2 frobnicate
 check "suggests nothing" sh -c "! grep -q 'did you mean' '$tmp/err'"
-expect "an option before the verb" 2 --quiet ls
-says "says where options stand" err "no option --quiet; options of a verb stand after it"
+expect "common options before the verb" 0 --json version
+says "are those of the verb" out '^{"version"'
+expect "where the verb takes them" 2 --json completion bash
+expect "and before two words" 2 --quiet image frobnicate
+says "so that the second is found" err '^moat image: no verb'
+expect "an option of a verb before it" 2 --all ls
+says "says that there is none" err "no option --all before the verb"
+expect "an option and no verb" 2 --json
+expect "-v is --version" 0 -v
+says "as with other tools" out "^moat [0-9]"
+expect "a word of other tools" 2 ps
+says "is told ours" err 'here it is "ls"'
+expect "another" 2 images
+says "of two words" err 'here it is "image ls"'
 expect "prefixes of verbs are not verbs" 2 sch
 expect "an unknown option" 2 up --lable x=y
 says "suggests a known one, as well" err "did you mean --label"
@@ -46,7 +58,10 @@ expect "bad seconds" 125 exec --timeout soon x true
 expect "bad environment" 125 exec -e =x x true
 expect "environment without a name" 125 exec -e "" x true
 expect "bad number" 2 up --ram lots tiny
-says "says what a number is" err "is not a number"
+says "says what a number is" err "is not a number of MB, nor a size like 4G"
+expect "a unit that is none" 2 up --ram 4X tiny
+expect "too much" 2 up --ram 5T tiny
+says "says the most" err "more than 4194304 MB"
 expect "cp needs a sandbox" 2 cp a b
 expect "cp between sandboxes" 2 cp aaaa:x bbbb:y
 says "shows the way" err "moat cp A:FILE - | moat cp - B:FILE"

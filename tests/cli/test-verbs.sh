@@ -18,8 +18,31 @@ check "the sandbox is detached" json "$tmp/out" 'd["sandboxes"][0]["detached"]'
 
 # ls
 expect "ls" 0 ls
-says "shows the sandbox" out "^$id  running  qemu .* default,screen "
+says "shows the sandbox" out "^$id  shared  running  .* default,screen "
 says "escapes labels" out 'note=\\x1b\[2Jhello'
+check "has no column that would say nothing" sh -c "! grep -q DRIVER '$tmp/out'"
+check "nor the name twice" sh -c "! grep -q 'name=shared' '$tmp/out'"
+expect "ls --label" 0 ls --label a=b=c
+says "shows what has the label" out "^$id "
+expect "ls of a label that nothing has" 0 ls --label a=c
+silent "shows nothing" out
+says "and says so" err "no sandboxes with such labels"
+expect "ls --json of that" 0 ls --json --label a=c
+check "is an empty list" json "$tmp/out" 'd["sandboxes"] == []'
+expect "ls --format" 0 ls --format '{id}\t{name} {state} {label.a}|{label.x}|{vms}'
+check "fills the fields in" test "$(cat "$tmp/out")" = "$(printf '%s\tshared running b=c||default,screen' $id)"
+expect "ls --format with a label of a hostile eval" 0 ls --format '{label.note}'
+check "escapes it" test "$(cat "$tmp/out")" = '\x1b[2Jhello'
+expect "ls --format with no such field" 2 ls --format '{ID}'
+says "says which there are" err "no field {ID}; there are id, name,"
+expect "ls --format with half a field" 2 ls --format '{id'
+expect "a name stands where an id does" 0 exec shared true
+expect "also for ls" 0 ls --json shared
+check "which tells it" json "$tmp/out" 'd["sandboxes"][0]["name"] == "shared"'
+expect "a name that is in use" 1 up -n shared tiny
+says "says by what" err "sandbox $id is called shared already"
+expect "a name that cannot be" 1 up -n 2nd tiny
+says "says why" err "does not begin with a letter"
 expect "ls -q" 0 ls -q
 check "is ids only" test "$(cat "$tmp/out")" = "$id"
 expect "ls of one" 0 ls "$(printf %.4s $id)"

@@ -23,6 +23,9 @@ lacks_processes() { # SANDBOX
 gone() { # SANDBOX
 	moat ls -q >ids && ! grep -qx "$1" ids
 }
+nobody_is_called() { # NAME
+	moat ls -a --format '{name}' >names && ! grep -qx "$1" names
+}
 
 check "the shared sandbox has processes" has_processes $id
 
@@ -82,6 +85,21 @@ kill -TERM $pid
 wait $pid
 check "up --attach ends well" test $? -eq 0
 check "and removes the sandbox" gone "$new"
+
+expect "run" 7 run --ram 192 --vcpus 1 -n brief tiny -- sh -c 'id -un; exit 7'
+check "has the command's output" test "$(cat "$tmp/out")" = user
+check "and removes the sandbox" nobody_is_called brief
+expect "run as with exec" 0 run --ram 0.2G --vcpus 1 -u root -w /tmp -e A=b tiny sh -c 'echo $(id -un) $PWD $A'
+check "has its options" test "$(cat "$tmp/out")" = "root /tmp b"
+expect "run of what is not there" 127 run --ram 192 --vcpus 1 tiny /no/such
+expect "run of no image" 125 run missing true
+says "says so" err 'no image "missing"'
+background run --ram 192 --vcpus 1 -n brief tiny sh -c 'echo here; exec sleep 1000'
+wait_for grep -q here "$tmp/out"
+kill -TERM $pid
+wait $pid
+check "an interrupted run is 130" test $? -eq 130
+check "and leaves nothing" wait_for nobody_is_called brief
 
 expect "rm of none" 3 rm zzzz
 expect "rm of one, and of none" 3 rm $id zzzz

@@ -1,28 +1,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/terminal/table.h"
 #include "util/auto.h"
-
-/* Joins an array's members to "a,b,c", or an object's to "k=v,k=v". */
-static char *join(const json_t *j, const char *member)
-{
-	struct err ignored;
-	struct buf b = {0};
-	const char *key;
-	json_t *value;
-	size_t i;
-
-	if (json_is_array(j)) {
-		json_array_foreach(j, i, value)
-			buf_printf(&b, &ignored, "%s%s", i ? "," : "", get_str(value, member));
-	} else {
-		json_object_foreach((json_t *)j, key, value)
-			buf_printf(&b, &ignored, "%s%s=%s", b.len ? "," : "", key,
-				json_is_string(value) ? json_string_value(value) : "?");
-	}
-	return buf_take_str(&b);
-}
 
 static enum colour colour_of(const char *state)
 {
@@ -46,19 +27,63 @@ static const char *state_of(const json_t *sb)
 	return dead == json_array_size(vms) ? "dead" : "part dead";
 }
 
-static int add_sandbox(struct table *t, const json_t *sb, struct err *e)
+/* The labels in the order of what a watcher looks for. The name has a column of its own. */
+static json_t *labels_to_show(const json_t *sb)
 {
-	auto_free char *vms = join(json_object_get(sb, "vms"), "name");
-	auto_free char *labels = join(json_object_get(sb, "labels"), NULL);
+	static const char *const first[] = {"task", "sample", "epoch"};
+	json_t *shown = json_object(), *value;
+	const json_t *labels = json_object_get(sb, "labels");
+	const char *key;
+
+	for (unsigned i = 0; i < ARRAY_LEN(first); i++)
+		if ((value = json_object_get(labels, first[i])))
+			json_object_set(shown, first[i], value);
+	json_object_foreach((json_t *)labels, key, value)
+		if (strcmp(key, "name") != 0 || strcmp(get_str(sb, "name"), get_str(labels, key)))
+			json_object_set(shown, key, value);
+	return shown;
+}
+
+/* Which columns would say something: those of which all cells were the same are left out. */
+struct columns {
+	bool names, drivers;
+};
+
+static struct columns columns_of(const json_t *list)
+{
+	struct columns c = {0};
+	const json_t *sb;
+	size_t i;
+
+	json_array_foreach(list, i, sb) {
+		c.names |= *get_str(sb, "name") != 0;
+		c.drivers |= strcmp(get_str(sb, "driver"), "qemu") != 0;
+	}
+	return c;
+}
+
+static int add_sandbox(struct table *t, struct columns c, const json_t *sb, struct err *e)
+{
+	auto_json json_t *shown = labels_to_show(sb);
+	auto_free char *vms = format_list(json_object_get(sb, "vms"), "name");
+	auto_free char *labels = format_list(shown, NULL);
+	const char *cells[8], **cell = cells;
 	char age[24], owner[24] = "-";
 
 	text_age(get_num(sb, "age"), age);
 	if (!json_is_true(json_object_get(sb, "detached")) && get_num(sb, "owner_pid") > 0)
 		snprintf(owner, sizeof(owner), "%.0f", get_num(sb, "owner_pid"));
-	if (table_row(t,
-		    (const char *[]){get_str(sb, "id"), state_of(sb), get_str(sb, "driver"), age,
-			    owner, vms, labels},
-		    e) < 0)
+	*cell++ = get_str(sb, "id");
+	if (c.names)
+		*cell++ = *get_str(sb, "name") ? get_str(sb, "name") : "-";
+	*cell++ = state_of(sb);
+	if (c.drivers)
+		*cell++ = get_str(sb, "driver");
+	*cell++ = age;
+	*cell++ = owner;
+	*cell++ = vms;
+	*cell++ = labels;
+	if (table_row(t, cells, e) < 0)
 		return -1;
 	table_colour(t, colour_of(state_of(sb)));
 	return 0;
@@ -66,16 +91,25 @@ static int add_sandbox(struct table *t, const json_t *sb, struct err *e)
 
 static int print_sandboxes(struct cli *cli, const json_t *list, struct err *e)
 {
-	static const char *const heads[] = {
-		"ID", "STATE", "DRIVER", "AGE", "OWNER", "VMS", "LABELS", NULL};
+	struct columns c = columns_of(list);
+	const char *heads[9] = {"ID"}, **head = heads + 1;
 	auto_table struct table *t = NULL;
 	const json_t *sb;
 	size_t i;
 
+	if (c.names)
+		*head++ = "NAME";
+	*head++ = "STATE";
+	if (c.drivers)
+		*head++ = "DRIVER";
+	*head++ = "AGE";
+	*head++ = "OWNER";
+	*head++ = "VMS";
+	*head++ = "LABELS";
 	if (table_new(heads, &t, e) < 0)
 		return -1;
 	json_array_foreach(list, i, sb)
-		if (add_sandbox(t, sb, e) < 0)
+		if (add_sandbox(t, c, sb, e) < 0)
 			return -1;
 	table_print(t, &cli->screen);
 	return EXIT_OK;
@@ -117,13 +151,85 @@ static int print_vms(struct cli *cli, const json_t *sb, struct err *e)
 	return EXIT_OK;
 }
 
-static int print_ids(const json_t *list)
+/* For completion also the names: each stands wherever an id does. */
+static int print_ids(const json_t *list, bool names)
 {
 	const json_t *sb;
 	size_t i;
 
-	json_array_foreach(list, i, sb)
+	json_array_foreach(list, i, sb) {
 		puts(get_str(sb, "id"));
+		if (names && *get_str(sb, "name"))
+			puts(get_str(sb, "name"));
+	}
+	return EXIT_OK;
+}
+
+static int print_formatted(const char *format, const json_t *list, struct err *e)
+{
+	auto_buf struct buf text = {0};
+	const json_t *sb;
+	size_t i;
+
+	json_array_foreach(list, i, sb)
+		if (format_sandbox(format, sb, &text, e) < 0)
+			return -1;
+	fwrite(buf_data(&text), 1, text.len, stdout);
+	return EXIT_OK;
+}
+
+static bool has_labels(const json_t *sb, const json_t *wanted)
+{
+	const json_t *labels = json_object_get(sb, "labels");
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)wanted, key, value)
+		if (!json_equal(json_object_get(labels, key), value))
+			return false;
+	return true;
+}
+
+/* Leaves in the list what the options ask for. *ret_hidden: how many were left out only because
+ * they are in standby. */
+static int choose(struct cli *cli, json_t *list, size_t *ret_hidden, struct err *e)
+{
+	bool standby = cli->json || args_has(cli->args, "all") || cli->args->n_operands;
+	auto_json json_t *wanted = json_object();
+
+	if (args_pairs(cli->args, "label", false, wanted, e) < 0)
+		return -1;
+	for (size_t i = json_array_size(list); i-- > 0;) {
+		const json_t *sb = json_array_get(list, i);
+		bool ready = strcmp(get_str(sb, "state"), "standby") == 0;
+
+		if (has_labels(sb, wanted) && (standby || !ready))
+			continue;
+		*ret_hidden += has_labels(sb, wanted);
+		json_array_remove(list, i);
+	}
+	return 0;
+}
+
+static int print_all(struct cli *cli, json_t *list, struct err *e)
+{
+	const char *format = args_get(cli->args, "format");
+	size_t hidden = 0;
+
+	if (choose(cli, list, &hidden, e) < 0)
+		return -1;
+	if (args_has(cli->args, "ids"))
+		return print_ids(list, args_has(cli->args, "no-start"));
+	if (format)
+		return print_formatted(format, list, e);
+	if (hidden)
+		cli_note(cli, "%zu in standby; `moat ls -a` shows them", hidden);
+	if (json_array_size(list) > 0)
+		return print_sandboxes(cli, list, e);
+	if (!hidden && args_has(cli->args, "label"))
+		cli_note(cli, "no sandboxes with such labels");
+	else if (!hidden)
+		cli_note(cli, "no sandboxes; `moat up IMAGE` makes one");
 	return EXIT_OK;
 }
 
@@ -132,6 +238,7 @@ static int cmd_ls_run(struct cli *cli, struct err *e)
 	bool one = cli->args->n_operands == 1;
 	auto_json json_t *result = NULL;
 	json_t *args, *list;
+	size_t hidden = 0;
 
 	/* --no-start is for completion: a key press must not start a daemon. */
 	if (args_has(cli->args, "no-start") && cli_connect(cli, 0, e) < 0)
@@ -139,22 +246,22 @@ static int cmd_ls_run(struct cli *cli, struct err *e)
 	args = cli_target(cli, one ? cli->args->operands[0] : NULL, e);
 	if (!args || cli_request(cli, "ls", args, &result, e) < 0)
 		return -1;
-	if (cli->json)
-		return print_json(&cli->screen, result, e);
 	list = json_object_get(result, "sandboxes");
-	if (args_has(cli->args, "ids"))
-		return print_ids(list);
-	if (one)
+	if (cli->json)
+		return choose(cli, list, &hidden, e) < 0 ? -1 : print_json(&cli->screen, result, e);
+	if (args_has(cli->args, "no-trunc"))
+		cli->screen.width = 0;
+	if (one && !args_has(cli->args, "ids") && !args_has(cli->args, "format"))
 		return print_vms(cli, json_array_get(list, 0), e);
-	if (json_array_size(list) == 0) {
-		cli_note(cli, "no sandboxes; `moat up IMAGE` makes one");
-		return EXIT_OK;
-	}
-	return print_sandboxes(cli, list, e);
+	return print_all(cli, list, e);
 }
 
 static const struct opt ls_opts[] = {
+	{'a', "all", NULL, "also those in standby"},
+	{'l', "label", "NAME=VALUE", "those that carry this label (repeated: all of the labels)"},
 	{'q', "ids", NULL, "print ids only, one a line"},
+	{0, "format", "TEXT", "print this for each, {FIELD}s filled in; see below"},
+	{0, "no-trunc", NULL, "do not cut columns to the terminal's width"},
 	{0, "no-start", NULL, NULL},
 	{0},
 };
@@ -165,8 +272,13 @@ const struct cmd cmd_ls = {
 	.synopsis = "[SANDBOX]",
 	.summary = "list the sandboxes, or the VMs of one",
 	.about = "OWNER is the process whose end removes the sandbox; - means that it stays until\n"
-		 "`moat rm`.",
+		 "`moat rm`. NAME and DRIVER are left out where they would tell nothing. Fields "
+		 "of\n"
+		 "--format: {id} {name} {state} {driver} {age} {created} {owner_pid} {vms} "
+		 "{labels}\n"
+		 "{label.NAME}; \\t and \\n are a tab and a newline.",
 	.examples = "  moat ls\n"
+		    "  moat ls -l task=ctf --format '{id}\\t{label.sample}\\t{state}'\n"
 		    "  moat ls -q | xargs -r moat rm\n"
 		    "  moat ls --json | jq '.sandboxes[].labels'",
 	.opts = ls_opts,

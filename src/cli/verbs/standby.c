@@ -31,7 +31,7 @@ static const struct opt standby_opts[] = {
 	{'n', "count", "N", "how many (default: 1)"},
 	{0, "idle", "SECONDS", "end when nobody took one for so long (default: an hour)"},
 	{0, "image", "NAME", "one VM of this image, whatever its name looks like"},
-	{0, "ram", "MB", "memory of that VM"},
+	{0, "ram", "MB", "memory of that VM: a number of MB, or 4G"},
 	{0, "vcpus", "N", "processors of that VM"},
 	{0},
 };

@@ -27,18 +27,24 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 	auto_spec struct sandbox_spec *spec = NULL;
 	auto_json json_t *none = json_object();
 	json_t *j, *labels = none, *access = NULL;
+	const char *name = NULL;
 	struct sandbox_new req = {
 		.lease = rq->session->lease, .owner_pid = rq->session->peer_pid, .maker = &rq->op};
 	int detach = 0, wait = 1, got;
 
-	if (json_get(rq->args, "args", e, "{s:o, s?o, s?o, s?b, s?b}", "spec", &j, "labels",
-		    &labels, "access", &access, "detach", &detach, "wait", &wait) < 0)
+	if (json_get(rq->args, "args", e, "{s:o, s?s, s?o, s?o, s?b, s?b}", "spec", &j, "name",
+		    &name, "labels", &labels, "access", &access, "detach", &detach, "wait",
+		    &wait) < 0)
+		return -1;
+	if (name &&
+		(name_check(name, e) < 0 || registry_check_name(rq->daemon->registry, name, e) < 0))
 		return -1;
 	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &req.driver, e) < 0)
 		return -1;
 	req.ram_mb = spec_total_ram(spec, req.driver);
 	got = standby_take(rq->daemon, spec,
 		&(struct sandbox_taker){.labels = labels,
+			.name = name,
 			.lease = req.lease,
 			.owner_pid = req.owner_pid,
 			.op = &rq->op},
@@ -50,6 +56,7 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	req.spec = take_ptr(&spec);
 	req.labels = json_incref(labels);
+	req.name = name;
 	if (sandbox_make(rq->daemon, &req, &(struct sandbox_origin){.access = access}, detach, ret,
 		    e) < 0)
 		return -1;
@@ -106,15 +113,16 @@ static bool chosen(const struct sandbox *sb, void *arg)
 	return true;
 }
 
-/* Prefixes become ids first, so that a wrong prefix is an error before anything is removed. */
-static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_named, struct err *e)
+/* Names and prefixes become ids first, so that a wrong one is an error before anything is removed.
+ */
+static int resolve_all(struct daemon *d, json_t *list, json_t *ret_named, struct err *e)
 {
 	json_t *one;
 	size_t i;
 
-	if (prefixes && !json_is_array(prefixes))
+	if (list && !json_is_array(list))
 		return err_set(e, ERR_INVALID, "args.sandboxes: expected a list");
-	json_array_foreach(prefixes, i, one) {
+	json_array_foreach(list, i, one) {
 		char id[16];
 
 		if (!json_is_string(one))
@@ -130,25 +138,25 @@ static int resolve_all(struct daemon *d, json_t *prefixes, json_t *ret_named, st
 int handle_rm(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_json json_t *named = json_object(), *met = json_object(), *removed = json_array();
-	json_t *prefixes = NULL, *ignored;
+	json_t *list = NULL, *ignored;
 	struct choice choice = {.named = named, .met = met};
 	const char *id;
 	int all = 0;
 
-	if (json_get(rq->args, "args", e, "{s?o, s?b, s?o}", "sandboxes", &prefixes, "all", &all,
+	if (json_get(rq->args, "args", e, "{s?o, s?b, s?o}", "sandboxes", &list, "all", &all,
 		    "labels", &choice.labels) < 0)
 		return -1;
 	choice.all = all;
 	if (choice.labels && check_labels(choice.labels, e) < 0)
 		return -1;
-	if (!all && !prefixes && json_object_size(choice.labels) == 0)
+	if (!all && !list && json_object_size(choice.labels) == 0)
 		return err_set(e, ERR_INVALID, "args: say which: sandboxes, labels or all");
-	if (resolve_all(rq->daemon, prefixes, named, e) < 0)
+	if (resolve_all(rq->daemon, list, named, e) < 0)
 		return -1;
 	if (removal_run(rq->daemon, chosen, &choice, e) < 0)
 		return err_wrap(e, "not everything could be removed; moat gc will try again");
 	/* All that the client meant is gone, even what a maker or another thread has removed. */
-	json_object_foreach(prefixes ? named : met, id, ignored)
+	json_object_foreach(list ? named : met, id, ignored)
 		json_array_append_new(removed, json_string(id));
 	return json_make(ret, e, "{s:O}", "removed", removed);
 }

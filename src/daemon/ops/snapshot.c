@@ -180,6 +180,8 @@ static int fork_one(struct request *rq, const struct fork_request *f, json_t **r
 		return -1;
 	req.spec = take_ptr(&spec);
 	req.labels = json_incref(f->labels ? f->labels : source->labels);
+	req.name = source->name[0] ? source->name : NULL;
+	req.copy = true;
 	return sandbox_make(rq->daemon, &req, &from, f->detach, ret, e);
 }
 

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/registry/describe.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/thread/lock.h"
@@ -25,8 +26,6 @@ struct registry {
 	struct lock mu;
 	struct sandbox *first;
 };
-
-static const char *const state_names[] = {"creating", "running", "removing"};
 
 int registry_new(struct registry **ret, struct err *e)
 {
@@ -79,11 +78,85 @@ unsigned spec_total_ram(const struct sandbox_spec *spec, const struct driver *dr
 	return sum > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)sum;
 }
 
+static struct sandbox *find_name_locked(struct registry *r, const char *name)
+{
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (*name && strcmp(sb->name, name) == 0)
+			return sb;
+	return NULL;
+}
+
+static int check_name_locked(struct registry *r, const char *name, struct err *e)
+{
+	const struct sandbox *other = find_name_locked(r, name);
+
+	if (!other)
+		return 0;
+	return err_set(e, ERR_INVALID, "sandbox %s is called %s already; `moat rm %s` removes it",
+		other->id, name, name);
+}
+
+int registry_check_name(struct registry *r, const char *name, struct err *e)
+{
+	auto_unlock struct lock *held = lock_take(&r->mu);
+
+	return check_name_locked(r, name, e);
+}
+
+static int number_copy_locked(
+	struct registry *r, const char *name, char ret[NAME_SIZE], struct err *e)
+{
+	for (unsigned k = 1;; k++) {
+		if (name_of_copy(name, k, ret, e) < 0)
+			return -1;
+		if (!find_name_locked(r, ret))
+			return 0;
+	}
+}
+
+/* Gives the sandbox its name and labels. */
+static int label_locked(struct sandbox *sb, const char *name, json_t *labels, struct err *e)
+{
+	auto_json json_t *with_name = NULL;
+
+	if (name) {
+		with_name = json_copy(labels);
+		if (!with_name || json_object_set_new(with_name, "name", json_string(name)) < 0)
+			return err_oom(e);
+		snprintf(sb->name, sizeof(sb->name), "%s", name);
+		labels = with_name;
+	}
+	json_decref(sb->labels);
+	sb->labels = json_incref(labels);
+	return 0;
+}
+
+static int add_locked(
+	struct registry *r, struct sandbox *sb, const struct sandbox_new *req, struct err *e)
+{
+	char of_copy[NAME_SIZE];
+	const char *name = req->name;
+
+	if (name && req->copy) {
+		if (number_copy_locked(r, name, of_copy, e) < 0)
+			return -1;
+		name = of_copy;
+	} else if (name && check_name_locked(r, name, e) < 0) {
+		return -1;
+	}
+	if (label_locked(sb, name, req->labels, e) < 0)
+		return -1;
+	sb->next = r->first;
+	r->first = sb;
+	return 0;
+}
+
 int registry_add(
 	struct registry *r, const struct sandbox_new *req, struct sandbox **ret, struct err *e)
 {
 	struct sandbox *sb = calloc(1, sizeof(*sb));
 	uint8_t random[ID_BYTES];
+	bool added;
 
 	if (!sb)
 		return err_oom(e);
@@ -95,7 +168,6 @@ int registry_add(
 	str_hex(random, sizeof(random), sb->id);
 	sb->driver = req->driver;
 	sb->spec = req->spec;
-	sb->labels = req->labels;
 	sb->lease = req->lease;
 	sb->owner_pid = req->owner_pid;
 	sb->maker = req->maker;
@@ -105,9 +177,14 @@ int registry_add(
 	sb->refs = 2; /* the list's and the caller's */
 	{
 		auto_unlock struct lock *held = lock_take(&r->mu);
-		sb->next = r->first;
-		r->first = sb;
+		added = add_locked(r, sb, req, e) == 0;
 	}
+	if (!added) {
+		sb->spec = NULL; /* still the caller's */
+		sandbox_free(sb);
+		return -1;
+	}
+	json_decref(req->labels); /* the sandbox has its own reference */
 	*ret = sb;
 	return 0;
 }
@@ -140,25 +217,35 @@ int registry_running(struct registry *r, struct sandbox *sb, struct driver_sandb
 	return 0;
 }
 
-static int find_locked(struct registry *r, const char *id, struct sandbox **ret, struct err *e)
+static struct sandbox *find_id_locked(struct registry *r, const char *id)
 {
-	struct sandbox *found = NULL;
-	size_t len = strlen(id);
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (strcmp(sb->id, id) == 0)
+			return sb;
+	return NULL;
+}
+
+/* By id, else by name, else by the beginning of an id. */
+static int find_locked(struct registry *r, const char *which, struct sandbox **ret, struct err *e)
+{
+	struct sandbox *found = find_id_locked(r, which);
+	size_t len = strlen(which);
 	char safe[64];
 
-	str_escape(id, len, safe, sizeof(safe));
-	for (struct sandbox *sb = r->first; sb; sb = sb->next) {
-		if (strcmp(sb->id, id) == 0) {
-			*ret = sb;
-			return 0;
-		}
-		if (len >= PREFIX_MIN && strncmp(sb->id, id, len) == 0) {
+	str_escape(which, len, safe, sizeof(safe));
+	if (!found)
+		found = find_name_locked(r, which);
+	if (found) {
+		*ret = found;
+		return 0;
+	}
+	for (struct sandbox *sb = r->first; sb; sb = sb->next)
+		if (len >= PREFIX_MIN && strncmp(sb->id, which, len) == 0) {
 			if (found)
 				return err_set(
 					e, ERR_INVALID, "several sandboxes begin with %s", safe);
 			found = sb;
 		}
-	}
 	if (!found)
 		return err_set(e, ERR_NOT_FOUND, "no sandbox %s; see what there is: moat ls", safe);
 	*ret = found;
@@ -175,8 +262,8 @@ static int try_borrow(
 	if (find_locked(r, id, &sb, e) < 0)
 		return -1;
 	if (sb->state != SANDBOX_RUNNING)
-		return err_set(
-			e, ERR_UNAVAILABLE, "sandbox %s is %s", sb->id, state_names[sb->state]);
+		return err_set(e, ERR_UNAVAILABLE, "sandbox %s is %s", sb->id,
+			sandbox_state_name(sb->state));
 	/* A standby sandbox must be unused: whatever one client changed, the next would find. */
 	if (sb->standby)
 		return err_set(e, ERR_UNAVAILABLE,
@@ -299,23 +386,25 @@ static struct sandbox *find_ready_locked(struct registry *r, const struct sandbo
 	return found;
 }
 
-bool registry_take_standby(struct registry *r, const struct sandbox_taker *by, struct borrower *ret)
+int registry_take_standby(
+	struct registry *r, const struct sandbox_taker *by, struct borrower *ret, struct err *e)
 {
 	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb = find_ready_locked(r, by);
 
 	if (!sb)
-		return false;
+		return 0;
+	if ((by->name && check_name_locked(r, by->name, e) < 0) ||
+		label_locked(sb, by->name, by->labels, e) < 0)
+		return -1;
 	sb->standby->taken++;
 	leave_standby_locked(sb);
 	sb->lease = by->lease;
 	sb->owner_pid = by->owner_pid;
-	json_decref(sb->labels);
-	sb->labels = json_incref(by->labels);
 	*ret = (struct borrower){.sb = sb, .driven = sb->driven, .op = by->op};
 	sb->borrowers = ret;
 	sb->refs++;
-	return true;
+	return 1;
 }
 
 struct standby_figures registry_standby(struct registry *r, const struct standby *st)
@@ -438,12 +527,12 @@ int registry_explain_making(struct registry *r, const struct sandbox *sb, struct
 	return -1;
 }
 
-int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e)
+int registry_resolve(struct registry *r, const char *which, char ret_id[16], struct err *e)
 {
 	auto_unlock struct lock *held = lock_take(&r->mu);
 	struct sandbox *sb;
 
-	if (find_locked(r, prefix, &sb, e) < 0)
+	if (find_locked(r, which, &sb, e) < 0)
 		return -1;
 	memcpy(ret_id, sb->id, sizeof(sb->id));
 	return 0;
@@ -453,10 +542,7 @@ bool registry_has(struct registry *r, const char *id)
 {
 	auto_unlock struct lock *held = lock_take(&r->mu);
 
-	for (struct sandbox *sb = r->first; sb; sb = sb->next)
-		if (strcmp(sb->id, id) == 0)
-			return true;
-	return false;
+	return find_id_locked(r, id);
 }
 
 unsigned registry_count(struct registry *r)
@@ -467,60 +553,6 @@ unsigned registry_count(struct registry *r)
 	for (struct sandbox *sb = r->first; sb; sb = sb->next)
 		n++;
 	return n;
-}
-
-static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, unsigned i)
-{
-	static const char *const states[] = {"starting", "running", "dead"};
-	const struct vm_spec *vm = &sb->spec->vms[i];
-	struct vm_info info = {.image = "", .user = "", .accelerator = "", .link = ""};
-	json_t *j;
-
-	if (driven)
-		sb->driver->ops->describe(driven, i, &info);
-	j = json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:i, s:i, s:i, s:s, s:s}", "name", vm->name,
-		"state", states[info.state], "sandbox", vm->is_sandbox, "default",
-		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
-		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
-		info.accelerator, "way", info.link);
-	if (j && info.place)
-		json_object_set_new(j, "place", json_text(info.place));
-	if (j && info.known_as)
-		json_object_set_new(j, "known_as", json_text(info.known_as));
-	if (j && info.ssh_host)
-		json_object_set_new(j, "ssh_host", json_text(info.ssh_host));
-	if (j && info.start)
-		json_object_set_new(j, "start", json_string(info.start));
-	if (j && info.cold_reason)
-		json_object_set_new(j, "cold_reason", json_text(info.cold_reason));
-	if (j && info.error[0])
-		json_object_set_new(j, "error", json_text(info.error));
-	if (j && info.server) {
-		json_object_set_new(j, "server", json_text(info.server));
-		json_object_set_new(j, "vmid", json_integer(info.vmid));
-		json_object_set_new(j, "console", json_text(info.console ? info.console : ""));
-	}
-	return j;
-}
-
-json_t *sandbox_vms_to_json(struct sandbox *sb, struct driver_sandbox *driven)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; all && i < sb->spec->n_vms; i++)
-		json_array_append_new(all, vm_to_json(sb, driven, i));
-	return all;
-}
-
-static json_t *sandbox_to_json_locked(struct sandbox *sb)
-{
-	bool ready = sb->standby && sb->state == SANDBOX_RUNNING;
-
-	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:i, s:O, s:o}", "id", sb->id, "driver",
-		sb->driver->ops->name, "state", ready ? "standby" : state_names[sb->state],
-		"created", (json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created),
-		"detached", sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
-		sandbox_vms_to_json(sb, sb->driven));
 }
 
 int registry_to_json(struct registry *r, const char *id, json_t **ret, struct err *e)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/registry/name.h"
 #include "driver/driver.h"
 
 enum sandbox_state { SANDBOX_CREATING, SANDBOX_RUNNING, SANDBOX_REMOVING };
@@ -30,9 +31,11 @@ struct sandbox {
 	char id[16];
 	struct driver *driver;
 	struct sandbox_spec *spec;
-	json_t *labels;  /* object of strings; fixed once the sandbox is no longer in standby */
-	int64_t created; /* unix seconds */
-	unsigned ram_mb; /* the memory that admission has promised it */
+	/* fixed once the sandbox is no longer in standby */
+	char name[NAME_SIZE]; /* "": it has none; the label "name" says the same */
+	json_t *labels;       /* object of strings */
+	int64_t created;      /* unix seconds */
+	unsigned ram_mb;      /* the memory that admission has promised it */
 
 	/* under the registry's lock */
 	enum sandbox_state state;
@@ -70,13 +73,16 @@ struct sandbox_new {
 	struct driver *driver;
 	struct sandbox_spec *spec;
 	json_t *labels;
+	const char *name; /* NULL: none */
+	bool copy;        /* the name is that of the original, whose copy gets a number */
 	uint64_t lease;
 	int owner_pid;
 	unsigned ram_mb;         /* the memory that admission has promised */
 	struct standby *standby; /* what keeps it ready; NULL: it is for the client who asks */
 	struct op *maker;
 };
-/* Takes spec and labels. The sandbox is CREATING, and has one reference for the caller. */
+/* Takes spec and labels, unless it fails: the name may be in use. The sandbox is CREATING, and has
+ * one reference for the caller. */
 int registry_add(
 	struct registry *r, const struct sandbox_new *req, struct sandbox **ret, struct err *e);
 /* While it is CREATING: replaces the spec by what the sandbox turned out to be. Takes spec. */
@@ -86,8 +92,11 @@ void registry_set_spec(struct registry *r, struct sandbox *sb, struct sandbox_sp
 int registry_running(struct registry *r, struct sandbox *sb, struct driver_sandbox *driven,
 	bool detach, struct err *e);
 
-/* Borrows a sandbox by its id or a unique prefix of it, of at least 4 characters. Fails, and says
- * why, unless it is running. Waits while another borrower has seized it. */
+/* Fails, and says which sandbox has it, if a name is in use. */
+int registry_check_name(struct registry *r, const char *name, struct err *e);
+
+/* Borrows a sandbox by its id, its name or a unique prefix of the id, of at least 4 characters.
+ * Fails, and says why, unless it is running. Waits while another borrower has seized it. */
 int registry_borrow(
 	struct registry *r, const char *id, struct op *op, struct borrower *ret, struct err *e);
 void registry_return(struct registry *r, struct borrower *b);
@@ -103,16 +112,17 @@ int registry_detach(struct registry *r, const char *id, struct err *e);
 
 /* A client that wants a sandbox, for which one in standby may do. */
 struct sandbox_taker {
-	const char *key; /* of the spec that is wanted */
-	json_t *labels;  /* the caller's; kept by reference */
+	const char *key;  /* of the spec that is wanted */
+	json_t *labels;   /* the caller's; kept by reference */
+	const char *name; /* NULL: none */
 	uint64_t lease;
 	int owner_pid;
 	struct op *op;
 };
 /* Hands over a sandbox that is ready, borrowed; those that the client's own session keeps go first.
- * False: there is none. */
-bool registry_take_standby(
-	struct registry *r, const struct sandbox_taker *by, struct borrower *ret);
+ * 1: taken; 0: there is none; -1: the name is in use. */
+int registry_take_standby(
+	struct registry *r, const struct sandbox_taker *by, struct borrower *ret, struct err *e);
 struct standby_figures {
 	unsigned ready, making, taken;
 	unsigned dead; /* were ready, and have a VM that has ended since */
@@ -147,11 +157,9 @@ void registry_unref(struct registry *r, struct sandbox *sb);
 /* The memory that the VMs together may take from this host, in MB. */
 unsigned spec_total_ram(const struct sandbox_spec *spec, const struct driver *driver);
 
-/* The id of the sandbox that a prefix means. */
-int registry_resolve(struct registry *r, const char *prefix, char ret_id[16], struct err *e);
+/* The id of the sandbox that an id, a name or a prefix means. */
+int registry_resolve(struct registry *r, const char *which, char ret_id[16], struct err *e);
 bool registry_has(struct registry *r, const char *id);
 unsigned registry_count(struct registry *r);
 /* SANDBOX objects of the protocol: of one sandbox, or of all (id NULL). */
 int registry_to_json(struct registry *r, const char *id, json_t **ret, struct err *e);
-/* VM objects of the protocol, of one sandbox. */
-json_t *sandbox_vms_to_json(struct sandbox *sb, struct driver_sandbox *driven);

@@ -59,6 +59,23 @@ static struct sandbox *add(struct registry *r, uint64_t lease, struct op *maker)
 	return sb;
 }
 
+/* NULL: e says why not. */
+static struct sandbox *add_named(struct registry *r, const char *name, bool copy, struct err *e)
+{
+	struct sandbox_new req = {.driver = &driver,
+		.spec = two_vms(),
+		.labels = json_pack("{s:s}", "eval", "e1"),
+		.name = name,
+		.copy = copy};
+	struct sandbox *sb = NULL;
+
+	if (registry_add(r, &req, &sb, e) == 0)
+		return sb;
+	spec_free(req.spec);
+	json_decref(req.labels);
+	return NULL;
+}
+
 static bool everyone(const struct sandbox *sb, void *arg)
 {
 	(void)sb;
@@ -287,21 +304,21 @@ static void test_standby(struct registry *r)
 	f = registry_standby(r, &mine);
 	OK(f.ready == 2 && f.dead == 0 && f.making == 0 && f.taken == 0 && rings(&mine) == 0);
 
-	OK(registry_take_standby(r, &by, &b) && b.sb == own &&
+	OK(registry_take_standby(r, &by, &b, &e) == 1 && b.sb == own &&
 		b.driven == &driven); /* not those of other keepers */
 	OK(own->lease == 5 && own->owner_pid == 55 && own->labels == labels && !own->standby);
 	STR_IS(shown_state(r, own), "running");
 	OK(rings(&mine) == 1 && registry_standby(r, &mine).taken == 1);
-	OK(registry_take_standby(r, &by, &c) && c.sb == old && old->lease == 5);
+	OK(registry_take_standby(r, &by, &c, &e) == 1 && c.sb == old && old->lease == 5);
 	registry_return(r, &c);
-	OK(!registry_take_standby(r, &by, &c)); /* the one that is left has another spec */
+	OK(registry_take_standby(r, &by, &c, &e) == 0); /* the one that is left has another spec */
 	registry_return(r, &b);
 	OK(registry_borrow(r, own->id, &op, &b, &e) == 0);
 	registry_return(r, &b);
 
 	by.key = "b";
 	all_alive = false;
-	OK(!registry_take_standby(r, &by, &b)); /* a dead one is not handed over */
+	OK(registry_take_standby(r, &by, &b, &e) == 0); /* a dead one is not handed over */
 	OK(rings(&other) == 0 && registry_standby(r, &other).dead == 1);
 	remove_one(r);
 	OK(rings(&other) == 1 && registry_standby(r, &other).dead == 0);
@@ -310,6 +327,87 @@ static void test_standby(struct registry *r)
 	OK(registry_count(r) == 0);
 	close(mine.wake_fd);
 	close(other.wake_fd);
+}
+
+static const char *label(const struct sandbox *sb, const char *name)
+{
+	return json_string_value(json_object_get(sb->labels, name));
+}
+
+/* A name stands for its sandbox wherever an id does, as long as the sandbox lives. */
+static void test_names(struct registry *r)
+{
+	struct sandbox *demo, *first, *second, *plain;
+	struct err e;
+	char got[16];
+
+	demo = add_named(r, "demo", false, &e);
+	OK(demo && registry_resolve(r, "demo", got, &e) == 0 && strcmp(got, demo->id) == 0);
+	STR_IS(label(demo, "name"), "demo");
+	STR_IS(label(demo, "eval"), "e1");
+	OK(!add_named(r, "demo", false, &e) && e.kind == ERR_INVALID && strstr(e.msg, demo->id));
+	OK(registry_check_name(r, "demo", &e) < 0 && registry_check_name(r, "Demo", &e) == 0);
+	OK(registry_resolve(r, "dem", got, &e) < 0 && e.kind == ERR_NOT_FOUND);
+
+	first = add_named(r, "demo", true, &e);
+	second = add_named(r, "demo", true, &e);
+	STR_IS(first->name, "demo-1");
+	STR_IS(label(second, "name"), "demo-2");
+	registry_forget(r, first);
+	first = add_named(r, "demo", true, &e);
+	STR_IS(first->name, "demo-1"); /* free again */
+
+	plain = add(r, 1, NULL);
+	OK(!plain->name[0] && !label(plain, "name"));
+	OK(registry_resolve(r, "", got, &e) < 0 && e.kind == ERR_NOT_FOUND);
+	registry_forget(r, plain);
+	registry_forget(r, first);
+	registry_forget(r, second);
+	registry_forget(r, demo);
+	OK(registry_check_name(r, "demo", &e) == 0 && registry_count(r) == 0);
+}
+
+/* A name that is the beginning of another sandbox's id means the one with the name. */
+static void test_name_and_prefix(struct registry *r)
+{
+	struct sandbox *a, *b;
+	char prefix[8], got[16];
+	struct err e;
+
+	while ((a = add(r, 1, NULL))->id[0] < 'a') /* a name begins with a letter */
+		registry_forget(r, a);
+	snprintf(prefix, sizeof(prefix), "%.4s", a->id);
+	OK(registry_resolve(r, prefix, got, &e) == 0 && strcmp(got, a->id) == 0);
+	b = add_named(r, prefix, false, &e);
+	OK(b && registry_resolve(r, prefix, got, &e) == 0 && strcmp(got, b->id) == 0);
+	registry_forget(r, a);
+	registry_forget(r, b);
+}
+
+static void test_standby_name(struct registry *r)
+{
+	struct standby mine = {.key = "a", .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	struct op op = op_for_cleanup(10);
+	auto_json json_t *labels = json_pack("{s:s}", "sample", "1");
+	struct sandbox_taker by = {
+		.key = "a", .labels = labels, .lease = 5, .name = "demo", .op = &op};
+	struct sandbox *ready = add_standby(r, 1, &mine);
+	struct borrower b;
+	struct err e;
+
+	all_alive = true;
+	OK(registry_take_standby(r, &by, &b, &e) == 1 && b.sb == ready);
+	STR_IS(ready->name, "demo");
+	STR_IS(label(ready, "name"), "demo");
+	STR_IS(label(ready, "sample"), "1");
+	registry_return(r, &b);
+	ready = add_standby(r, 1, &mine);
+	OK(registry_take_standby(r, &by, &b, &e) < 0 && e.kind == ERR_INVALID);
+	OK(ready->standby == &mine); /* it stays ready for others */
+	all_alive = false;
+	remove_one(r);
+	remove_one(r);
+	close(mine.wake_fd);
 }
 
 static void test_json(struct registry *r)
@@ -351,6 +449,9 @@ int main(void)
 	test_removal_cancels(r);
 	test_cancel_making(r);
 	test_standby(r);
+	test_names(r);
+	test_name_and_prefix(r);
+	test_standby_name(r);
 	test_json(r);
 	registry_free(r);
 	registry_free(NULL);

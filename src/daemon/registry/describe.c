@@ -1,0 +1,75 @@
+#include "daemon/registry/describe.h"
+
+#include <time.h>
+
+#include "util/json.h"
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+	static const char *const names[] = {"creating", "running", "removing"};
+
+	return names[state];
+}
+
+static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, unsigned i)
+{
+	static const char *const states[] = {"starting", "running", "dead"};
+	const struct vm_spec *vm = &sb->spec->vms[i];
+	struct vm_info info = {.image = "", .user = "", .accelerator = "", .link = ""};
+	json_t *j;
+
+	if (driven)
+		sb->driver->ops->describe(driven, i, &info);
+	j = json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:i, s:i, s:i, s:s, s:s}", "name", vm->name,
+		"state", states[info.state], "sandbox", vm->is_sandbox, "default",
+		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
+		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
+		info.accelerator, "way", info.link);
+	if (j && info.place)
+		json_object_set_new(j, "place", json_text(info.place));
+	if (j && info.known_as)
+		json_object_set_new(j, "known_as", json_text(info.known_as));
+	if (j && info.ssh_host)
+		json_object_set_new(j, "ssh_host", json_text(info.ssh_host));
+	if (j && info.start)
+		json_object_set_new(j, "start", json_string(info.start));
+	if (j && info.cold_reason)
+		json_object_set_new(j, "cold_reason", json_text(info.cold_reason));
+	if (j && info.error[0])
+		json_object_set_new(j, "error", json_text(info.error));
+	if (j && info.server) {
+		json_object_set_new(j, "server", json_text(info.server));
+		json_object_set_new(j, "vmid", json_integer(info.vmid));
+		json_object_set_new(j, "console", json_text(info.console ? info.console : ""));
+	}
+	return j;
+}
+
+static json_t *vms_to_json(struct sandbox *sb, struct driver_sandbox *driven)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; all && i < sb->spec->n_vms; i++)
+		json_array_append_new(all, vm_to_json(sb, driven, i));
+	return all;
+}
+
+int sandbox_made_to_json(
+	struct sandbox *sb, struct driver_sandbox *driven, json_t **ret, struct err *e)
+{
+	/* "sandbox" is what "id" was called here at first. */
+	return json_make(ret, e, "{s:s, s:s, s:s, s:o}", "sandbox", sb->id, "id", sb->id, "name",
+		sb->name, "vms", vms_to_json(sb, driven));
+}
+
+json_t *sandbox_to_json_locked(struct sandbox *sb)
+{
+	bool ready = sb->standby && sb->state == SANDBOX_RUNNING;
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:i, s:O, s:o}", "id", sb->id, "name",
+		sb->name, "driver", sb->driver->ops->name, "state",
+		ready ? "standby" : sandbox_state_name(sb->state), "created",
+		(json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created), "detached",
+		sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
+		vms_to_json(sb, sb->driven));
+}
