@@ -190,6 +190,23 @@ def id_of(environments: dict[str, SandboxEnvironment]) -> str:
     return environments["default"].as_type(VmSandboxEnvironment).sandbox_id
 
 
+async def test_a_sandbox_that_was_detached_outlives_its_sample(
+    tiny: Moat,
+    own: dict[str, SandboxEnvironment],
+    sample: dict[str, SandboxEnvironment],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = running_sandboxes().pop(id_of(sample))
+    assert tiny.run("detach", id_of(own)).returncode == 0
+    await MoatSandboxEnvironment.sample_cleanup("own", CONFIG, own, False)
+    assert (await own["default"].exec(["echo", "here"])).stdout == "here\n"
+    await MoatSandboxEnvironment.task_cleanup("own", CONFIG, True)
+    running_sandboxes()[other.id] = other
+    assert f"moat shell {id_of(own)}" in capsys.readouterr().out
+    assert id_of(own) in {entry["id"] for entry in tiny.sandboxes()}
+    assert tiny.run("rm", id_of(own)).returncode == 0
+
+
 async def test_sample_cleanup_removes_also_when_interrupted_and_twice(
     tiny: Moat, own: dict[str, SandboxEnvironment]
 ) -> None:

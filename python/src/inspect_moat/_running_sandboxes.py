@@ -17,6 +17,7 @@ class RunningSandbox:
     epoch: str
     vms: list[str]
     parent: str = ""  # the sandbox of which it is a copy
+    stays: bool = False  # somebody detached it, so it was not removed with its sample
 
 
 @dataclass

@@ -180,7 +180,7 @@ class VmSandboxEnvironment(VmGuest):
         except BaseException:
             # Inspect does not clean up after a failed sample_init, and the eval may go on for days
             with anyio.CancelScope(shield=True):
-                await remove_sandbox(running_sandboxes().pop(sandbox_id))
+                await remove_sandbox(running_sandboxes().pop(sandbox_id), even_detached=True)
             raise
 
     @classmethod
@@ -226,7 +226,8 @@ class VmSandboxEnvironment(VmGuest):
             # Forgotten only when removed: after a cancellation here, task_cleanup removes the rest.
             for entry in [one for one in running.values() if sandbox_id in (one.id, one.parent)]:
                 await remove_sandbox(entry)
-                running.pop(entry.id, None)
+                if not entry.stays:
+                    running.pop(entry.id, None)
 
     @classmethod
     @override
@@ -237,10 +238,12 @@ class VmSandboxEnvironment(VmGuest):
         mine = [entry for entry in running.values() if entry.provider == cls.provider]
         for entry in mine:
             del running[entry.id]
-        if cleanup:
-            for entry in mine:
+        for entry in mine:
+            if cleanup and not entry.stays:
                 await remove_sandbox(entry)
-        kept = [] if cleanup else [entry for entry in mine if await detach_sandbox(entry)]
+        kept = [
+            entry for entry in mine if entry.stays or (not cleanup and await detach_sandbox(entry))
+        ]
         # the configuration is not read again: its files may be gone, the sandboxes are not
         await end_standby(cls.provider, config_key(config))
         if kept:

@@ -74,11 +74,18 @@ async def leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[st
     return [str(line) for line in answer.get("removed", [])], stayed
 
 
-async def remove_sandbox(entry: RunningSandbox) -> None:
-    """Remove a sandbox. What cannot be removed now is removed when the connection ends."""
+async def remove_sandbox(entry: RunningSandbox, *, even_detached: bool = False) -> None:
+    """Remove a sandbox. What cannot be removed now is removed when the connection ends.
+
+    One that somebody has detached stays, unless `even_detached`; then `entry.stays`.
+    """
+    args: dict[str, Any] = {"sandboxes": [entry.id]}
+    if not even_detached:
+        args["leased"] = True
     try:
         with trace_action(logger, TRACE, f"rm {entry.id}"):
-            await entry.connection.request("rm", {"sandboxes": [entry.id]}, timeout=REMOVE_TIMEOUT)
+            reply = await entry.connection.request("rm", args, timeout=REMOVE_TIMEOUT)
+        entry.stays = entry.id in reply.result.get("kept", [])
     except MoatError as ex:
         if ex.kind not in ("not_found", "unavailable"):
             logger.warning("moat: sandbox %s could not be removed: %s", entry.id, ex.message)

@@ -82,7 +82,9 @@ struct choice {
 	json_t *named;  /* object: its keys are ids */
 	json_t *labels; /* object, or NULL */
 	bool all;
-	json_t *met; /* object: its keys are ids of those that there were */
+	bool leased;  /* only those that still belong to a connection */
+	json_t *met;  /* object: its keys are ids of those that there were */
+	json_t *kept; /* object: its keys are ids of those that were detached */
 };
 
 static bool fits_choice(const struct sandbox *sb, const struct choice *c)
@@ -109,6 +111,10 @@ static bool chosen(const struct sandbox *sb, void *arg)
 
 	if (!fits_choice(sb, c))
 		return false;
+	if (c->leased && sb->lease == 0) {
+		json_object_set_new(c->kept, sb->id, json_true());
+		return false;
+	}
 	json_object_set_new(c->met, sb->id, json_true());
 	return true;
 }
@@ -135,18 +141,34 @@ static int resolve_all(struct daemon *d, json_t *list, json_t *ret_named, struct
 	return 0;
 }
 
+/* All that the client meant is gone, even what a maker or another thread has removed; but not what
+ * was to be kept. */
+static int tell_removed(const struct choice *c, json_t **ret, struct err *e)
+{
+	auto_json json_t *removed = json_array(), *kept = json_array();
+	json_t *ignored;
+	const char *id;
+
+	json_object_foreach(json_object_size(c->named) ? c->named : c->met, id, ignored)
+		if (!json_object_get(c->kept, id))
+			json_array_append_new(removed, json_string(id));
+	json_object_foreach(c->kept, id, ignored)
+		json_array_append_new(kept, json_string(id));
+	return json_make(ret, e, "{s:O, s:O}", "removed", removed, "kept", kept);
+}
+
 int handle_rm(struct request *rq, json_t **ret, struct err *e)
 {
-	auto_json json_t *named = json_object(), *met = json_object(), *removed = json_array();
-	json_t *list = NULL, *ignored;
-	struct choice choice = {.named = named, .met = met};
-	const char *id;
-	int all = 0;
+	auto_json json_t *named = json_object(), *met = json_object(), *kept = json_object();
+	json_t *list = NULL;
+	struct choice choice = {.named = named, .met = met, .kept = kept};
+	int all = 0, leased = 0;
 
-	if (json_get(rq->args, "args", e, "{s?o, s?b, s?o}", "sandboxes", &list, "all", &all,
-		    "labels", &choice.labels) < 0)
+	if (json_get(rq->args, "args", e, "{s?o, s?b, s?o, s?b}", "sandboxes", &list, "all", &all,
+		    "labels", &choice.labels, "leased", &leased) < 0)
 		return -1;
 	choice.all = all;
+	choice.leased = leased;
 	if (choice.labels && check_labels(choice.labels, e) < 0)
 		return -1;
 	if (!all && !list && json_object_size(choice.labels) == 0)
@@ -155,10 +177,7 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	if (removal_run(rq->daemon, chosen, &choice, e) < 0)
 		return err_wrap(e, "not everything could be removed; moat gc will try again");
-	/* All that the client meant is gone, even what a maker or another thread has removed. */
-	json_object_foreach(list ? named : met, id, ignored)
-		json_array_append_new(removed, json_string(id));
-	return json_make(ret, e, "{s:O}", "removed", removed);
+	return tell_removed(&choice, ret, e);
 }
 
 int handle_detach(struct request *rq, json_t **ret, struct err *e)
