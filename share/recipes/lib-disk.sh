@@ -29,12 +29,14 @@ disk_initrd() {
 	cpio_pack "$WORK/initrd" 0:0 >"$2"
 }
 
-# ext4_make DISK SIZE_MB TREE: the root partition. assume_storage_prezeroed: the file is new, and a
-# kernel that finds its inode tables not yet zeroed would fill each overlay with them.
+# ext4_make DISK SIZE_MB TREE JOURNAL_MB: the root partition. assume_storage_prezeroed: the file is
+# new, and a kernel that finds its inode tables not yet zeroed would fill each overlay with them. The
+# journal must hold what it takes to grow the file system while it is in use: with 16 MB a kernel
+# crashed.
 ext4_make() {
 	options=root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0,assume_storage_prezeroed=1
 	options=$options,hash_seed=6d6f6174-0000-4000-8000-000000000002
-	E2FSPROGS_FAKE_TIME=$EPOCH guard mke2fs -q -F -t ext4 -L root -m 0 -J size=16 \
+	E2FSPROGS_FAKE_TIME=$EPOCH guard mke2fs -q -F -t ext4 -L root -m 0 -J size="$4" \
 		-U 6d6f6174-0000-4000-8000-000000000001 \
 		-E "offset=$((ROOT_START_MB << 20)),$options" \
 		-d "$3" "$1" "$(($2 - ROOT_START_MB))M"

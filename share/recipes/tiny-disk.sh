@@ -42,7 +42,7 @@ find "$WORK/root" -exec touch -h -d "@$EPOCH" {} +
 
 progress 4 6 'making the disk'
 truncate -s "${DISK_MB}M" "$WORK/disk.raw"
-ext4_make "$WORK/disk.raw" "$DISK_MB" "$WORK/root"
+ext4_make "$WORK/disk.raw" "$DISK_MB" "$WORK/root" 16
 owners_set "$WORK/disk.raw" "$WORK/root"
 disk_boot "$WORK/disk.raw" "$DISK_MB" "$WORK/boot" "root=LABEL=root rw $TINY_CMDLINE"
 

@@ -18,6 +18,7 @@ from tools import own_data, until
 # A shape of its own, so that the tests have a template to themselves.
 KIND: dict[str, Any] = {"vms": [{"name": "clone", "source": "tiny", "ram_mb": 160, "vcpus": 1}]}
 CLONES = 8
+DISK_GB = 20
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +70,17 @@ def subnet(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("source", "ram_mb", "lacks"),
-    [("tiny", 160, {"machine_id", "host_keys"}), ("debian12", 512, set())],
+    ("source", "size", "lacks"),
+    [
+        ("tiny", {"ram_mb": 160}, {"machine_id", "host_keys"}),
+        ("debian12", {"ram_mb": 512, "disk_gb": DISK_GB}, set()),
+    ],
 )
 def test_eight_clones_are_eight_machines(
-    warm: Home, source: str, ram_mb: int, lacks: set[str]
+    warm: Home, source: str, size: dict[str, int], lacks: set[str]
 ) -> None:
     """On one network, where two that are alike would be in each other's way."""
-    kind = {"source": source, "ram_mb": ram_mb, "vcpus": 1, "nics": [{"vnet": "lan"}]}
+    kind = {"source": source, "vcpus": 1, "nics": [{"vnet": "lan"}], **size}
     names = [f"clone-{i}" for i in range(CLONES)]
     machines = [{**kind, "name": name} for name in names]
     spec = {"vms": machines, "networks": {"vnets": [subnet("lan")]}}
@@ -99,6 +103,10 @@ def test_eight_clones_are_eight_machines(
         else:
             assert len(set(values)) == CLONES, (item, values)
             assert all(values), (item, values)
+
+    if "disk_gb" in size:  # the file system has grown with the disk, which the image has smaller
+        kilobytes = warm.ok("exec", "--vm", names[0], sandbox, "--", "df", "-k", "/").split()[-5]
+        assert int(kilobytes) > (DISK_GB - 1) * 1024 * 1024
 
     # What one writes, to memory or to its disk, the others do not have.
     write = "echo mine >/tmp/mark; echo mine >~/m; sync"

@@ -110,4 +110,4 @@ units_set
 umount "$ROOT/proc"
 traces_remove
 echo 'progress 6 9 making the file system' >&3
-ext4_make "$WORK/disk.raw" "$DISK_MB" "$ROOT"
+ext4_make "$WORK/disk.raw" "$DISK_MB" "$ROOT" 128
