@@ -6,7 +6,7 @@ BENCH ?= exec,files,memory,inspect
 SECONDS_EACH ?= 60
 MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
 
-.PHONY: all deps demo check test bench fuzz install clean
+.PHONY: all deps demo check test bench fuzz install uninstall clean
 
 all: deps
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
@@ -45,6 +45,10 @@ fuzz:
 install: all
 	@meson setup --reconfigure --prefix $(PREFIX) $(BUILD) >/dev/null
 	@ninja -C $(BUILD) install
+
+# What `make install` put there; it is written down in the build directory.
+uninstall:
+	@ninja -C $(BUILD) uninstall
 
 clean:
 	@rm -rf $(BUILD) build-* $(VENV)

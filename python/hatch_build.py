@@ -1,6 +1,7 @@
 """Build hook: compiles moat and puts it into the wheel, or says in the wheel why it could not.
 
 MOAT_WHEEL_BINARY=no leaves the binary out; MOAT_WHEEL_BINARY=require makes its absence an error.
+MOAT_WHEEL_PREFIX=DIR takes moat from an installation there (bin/moat, libexec, share).
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PREFIX = "/moat"
 REASON_FILE = "inspect_moat/_no_binary.txt"
 REASON_LINES = 12
-# What the wheel gets of an installation: no man pages, no shell completion.
-WANTED = ("bin", "lib", "libexec", "share/moat")
 
 
 class CannotBuildError(Exception):
@@ -36,7 +35,9 @@ class MoatBuildHook(BuildHookInterface[Any]):
         if version == "editable" or wish == "no":
             return
         try:
-            installed = build(Path(self.root).parent, self._scratch)
+            prefix = os.environ.get("MOAT_WHEEL_PREFIX")
+            source = source_of(Path(self.root))
+            installed = Path(prefix) if prefix else build(source, self._scratch)
         except CannotBuildError as ex:
             if wish == "require":
                 raise
@@ -45,9 +46,10 @@ class MoatBuildHook(BuildHookInterface[Any]):
             reason.write_text(f"{ex}\n", encoding="utf-8")
             build_data["force_include"][str(reason)] = REASON_FILE
             return
-        for part in WANTED:
-            if (installed / part).exists():
-                build_data["force_include"][str(installed / part)] = f"inspect_moat/{part}"
+        # Into the environment's own bin, libexec and share: `moat` is on PATH, and finds the rest.
+        build_data["shared_scripts"][str(installed / "bin")] = "."
+        for part in ("libexec", "share"):
+            build_data["shared_data"][str(installed / part)] = part
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform}"
@@ -56,10 +58,28 @@ class MoatBuildHook(BuildHookInterface[Any]):
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
+def source_of(root: Path) -> Path:
+    """Where the C sources are: in an sdist below the package, in a checkout above it."""
+    return root / "moat" if (root / "moat").is_dir() else root.parent
+
+
 def build(source: Path, scratch: Path) -> Path:
     """Compile and install moat into a directory below `scratch`; return that directory."""
     if not (source / "meson.build").is_file():
         raise CannotBuildError("the C sources are not beside the package")
+    try:
+        return _build(source, scratch)
+    except CannotBuildError as ex:
+        packages = " ".join(packages_for_building(source))
+        raise CannotBuildError(f"{ex}\nOn Debian and Ubuntu: apt-get install {packages}") from None
+
+
+def packages_for_building(source: Path) -> list[str]:
+    lines = (source / "tools" / "packages").read_text(encoding="utf-8").splitlines()
+    return [line.split()[0] for line in lines if line.split()[1:] == ["build"]]
+
+
+def _build(source: Path, scratch: Path) -> Path:
     for tool in ("meson", "ninja"):
         if shutil.which(tool) is None:
             raise CannotBuildError(f"{tool} is not installed")

@@ -188,7 +188,7 @@ static int find_parts(struct daemon *d, struct err *e)
 		d->env.runner_path = runner;
 	if (paths_find_part("moat-ssh", &ssh, e) == 0)
 		d->env.ssh_path = ssh;
-	if (paths_find_part("share/moat/recipes", &d->recipes, e) < 0 &&
+	if (paths_find_part("recipes", &d->recipes, e) < 0 &&
 		paths_find_part("share/recipes", &d->recipes, e) < 0)
 		return -1;
 	return 0;

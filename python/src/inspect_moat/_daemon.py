@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import os
 import shutil
 import socket
@@ -13,13 +14,16 @@ from pathlib import Path
 from ._errors import MoatNotInstalledError
 
 START_TIMEOUT = 60
+DISTRIBUTION = "inspect-moat-sandbox"
 
 _HOW_TO_GET_IT = """\
-The moat binary was not found. Looked at $MOAT_BIN, in this package and on $PATH.
+The moat binary was not found. Looked at $MOAT_BIN, at what pip installed with this package and on
+$PATH.
 
 Get it in one of these ways:
-- install what README.md names under "Building", then `pip install --force-reinstall ./python`
-- build and install moat by itself, so that it is on $PATH
+- install what compiling it needs (`make deps` in moat's sources does), then
+  `pip install --force-reinstall ./python`
+- build and install moat by itself (`make && sudo make install`), so that it is on $PATH
 - set MOAT_BIN to a binary that you have"""
 
 
@@ -34,13 +38,26 @@ def find_binary() -> str:
         if not os.access(configured, os.X_OK) or os.path.isdir(configured):
             raise MoatNotInstalledError(f"MOAT_BIN is {configured}, which is not a program")
         return os.path.abspath(configured)
-    bundled = Path(__file__).parent / "bin" / "moat"
-    if os.access(bundled, os.X_OK):
-        return str(bundled)
+    installed = _installed_with_us()
+    if installed is not None:
+        return installed
     on_path = shutil.which("moat")
     if on_path is None:
         raise MoatNotInstalledError(_HOW_TO_GET_IT + _why_not_bundled())
     return on_path
+
+
+def _installed_with_us() -> str | None:
+    """The binary that the wheel has put beside the environment's other programs."""
+    try:
+        files = importlib.metadata.files(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None  # used from its sources
+    for file in files:
+        if file.name == "moat" and file.parent.name == "bin":
+            path = os.path.abspath(file.locate())
+            return path if os.access(path, os.X_OK) else None
+    return None
 
 
 def _why_not_bundled() -> str:

@@ -23,5 +23,5 @@ void paths_free(struct paths *p);
 #define auto_paths __attribute__((cleanup(paths_free)))
 
 /* Finds a file that was installed or built beside the running binary: names such as "moat-guest" or
- * "share/moat/recipes". ERR_NOT_FOUND's message is the name alone. */
+ * "recipes". ERR_NOT_FOUND's message is the name alone. */
 int paths_find_part(const char *name, char **ret, struct err *e);
