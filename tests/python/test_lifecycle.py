@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -77,6 +78,21 @@ async def test_task_init_stops_an_eval_whose_specification_is_wrong(tiny: Moat) 
     wrong = config_of({"vms": [{**SMALL, "native": {"nonsense": 1}}]})
     with pytest.raises(PrerequisiteError, match=r"sandbox moat: vms\[0\]\.native\.nonsense"):
         await MoatSandboxEnvironment.task_init("startup", wrong)
+
+
+async def test_task_init_says_in_a_line_what_is_wrong_with_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "moat.yaml"
+    for text, said in (
+        ("vms: [{ramm_mb: 1}]", r'vms\[0\]\.ramm_mb: unknown member; did you mean "ram_mb"\?$'),
+        ("vms: [{xyzzy: 1}]", r"vms\[0\]\.xyzzy: unknown member$"),
+        ("vms: [{name: [}]", "line 1"),
+    ):
+        file.write_text(text)
+        with pytest.raises(PrerequisiteError, match=rf"(?s)^sandbox moat: {file}: .*{said}"):
+            await MoatSandboxEnvironment.task_init("startup", str(file))
+    file.unlink()
+    with pytest.raises(PrerequisiteError, match=r"No such file"):
+        await MoatSandboxEnvironment.task_init("startup", str(file))
 
 
 # what a sample gets

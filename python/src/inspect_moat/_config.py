@@ -8,7 +8,8 @@ written here as well would differ from those of `moat up` sooner or later.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -393,8 +394,23 @@ def describe(error: ValidationError) -> str:
                 continue
             place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
         message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = f"unknown member{_suggestion(str(item['loc'][-1]))}"
         lines.append(f"{place}: {message}" if place else message)
     return "; ".join(lines)
+
+
+def _suggestion(name: str) -> str:
+    """What may have been meant by a name that no part of a specification has."""
+    known = {field for model in _models(SpecModel) for field in model.model_fields}
+    close = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield base
+    for model in base.__subclasses__():
+        yield from _models(model)
 
 
 def with_absolute_paths(spec: dict[str, Any], locate: Locate) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from inspect_ai.util import (
     SandboxUnavailableError,
 )
 
+from ._inspect_private import PrerequisiteError
+
 # For a reader, a path that cannot name a file is a file that does not exist.
 _NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
@@ -23,6 +25,10 @@ class MoatError(Exception):
         self.kind = kind
         self.message = message
         self.errno = errno
+
+
+class WrongConfigError(PrerequisiteError, ValueError):
+    """A configuration that cannot be used. Inspect shows it in a line, without a traceback."""
 
 
 class MoatNotInstalledError(RuntimeError):

@@ -15,7 +15,7 @@ from typing_extensions import override
 from ._client import Connection, Request
 from ._config import SandboxConfig, describe
 from ._connect import connect
-from ._errors import MoatError, MoatNotInstalledError, to_exception
+from ._errors import MoatError, MoatNotInstalledError, WrongConfigError, to_exception
 from ._guest import VmGuest
 from ._inspect_private import PrerequisiteError, usable_cpus
 from ._labels import cleanup_labels, sample_labels
@@ -117,10 +117,13 @@ class VmSandboxEnvironment(VmGuest):
         paths = paths_of_task(config)
         try:
             parsed, spec = cls._read(config, paths)
-        except (ValueError, OSError):
+        except (ValueError, OSError) as ex:
             if paths.unsure:
                 return  # checked by the first sample, which knows the file that is meant
-            raise
+            if isinstance(ex, PrerequisiteError):
+                raise
+            said, who = str(ex), f"sandbox {cls.provider}: "
+            raise WrongConfigError(said if said.startswith(who) else who + said) from None
         if paths.start is not None:
             cls.access(parsed)  # raises before the samples if something is wrong with it
         try:
