@@ -98,6 +98,14 @@ static int take_head(
 	return refuse(a, mb, &f, e);
 }
 
+int admission_could_fit(struct admission *a, unsigned mb, struct err *e)
+{
+	struct admission_figures f;
+
+	admission_figures(a, &f);
+	return mb && (unsigned long long)mb + a->keep_mb > f.total_mb ? refuse(a, mb, &f, e) : 0;
+}
+
 void admission_on_shortage(struct admission *a, bool (*give_way)(void *arg), void *arg)
 {
 	a->give_way = give_way;
@@ -118,8 +126,8 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum 
 		return -1;
 	held = &a->head;
 	while (!try_promise(a, mb, &f)) {
-		if ((unsigned long long)mb + a->keep_mb > f.total_mb)
-			return refuse(a, mb, &f, e);
+		if (admission_could_fit(a, mb, e) < 0)
+			return -1;
 		if (how != ADMISSION_SPARE && a->give_way && a->give_way(a->give_way_arg))
 			continue;
 		if (!wait || f.promised_mb == 0)

@@ -28,6 +28,8 @@ enum admission_how {
  */
 int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum admission_how how,
 	struct err *e);
+/* Fails, as admission_enter would, if so much could never fit on this host. */
+int admission_could_fit(struct admission *a, unsigned mb, struct err *e);
 /* Before the first thread: give_way is called when memory is short, by the first in the queue.
  * True: it has freed some. */
 void admission_on_shortage(struct admission *a, bool (*give_way)(void *arg), void *arg);

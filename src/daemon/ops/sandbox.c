@@ -17,7 +17,8 @@ int handle_validate(struct request *rq, json_t **ret, struct err *e)
 	json_t *j;
 
 	if (json_get(rq->args, "args", e, "{s:o}", "spec", &j) < 0 ||
-		read_spec(rq, j, &spec, &drv, e) < 0)
+		read_spec(rq, j, &spec, &drv, e) < 0 ||
+		admission_could_fit(rq->daemon->admission, spec_total_ram(spec, drv), e) < 0)
 		return -1;
 	return spec_to_json(spec, ret, e) < 0 ? -1 : json_make(ret, e, "{s:o}", "spec", *ret);
 }

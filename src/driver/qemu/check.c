@@ -7,6 +7,8 @@
 #include "driver/qemu/vm/vm.h"
 #include "util/json.h"
 
+enum { VCPUS_MAX = 255 }; /* more need another interrupt controller than QEMU's own */
+
 static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
 {
 	const char *key;
@@ -49,6 +51,9 @@ static int check_image(
 	if (vm->ram_mb < image->min_ram_mb)
 		return spec_err(e, SPEC_PLACE("vms[%zu].ram_mb", i),
 			"the image needs at least %llu", (unsigned long long)image->min_ram_mb);
+	if (vm->vcpus > VCPUS_MAX)
+		return spec_err(
+			e, SPEC_PLACE("vms[%zu].vcpus", i), "at most %d in a local VM", VCPUS_MAX);
 	if (vm->disk_gb && !image->disk)
 		return spec_err(e, SPEC_PLACE("vms[%zu].disk_gb", i), "the image has no disk");
 	return 0;

@@ -49,6 +49,8 @@ static void test_refuses(void)
 	OK(admission_enter(a, &op, 100, false, &e) == 0);
 	/* A request for more than the host's total memory fails at once. */
 	OK(admission_enter(a, &op, (unsigned)f.total_mb, true, &e) < 0 && e.kind == ERR_BUSY);
+	OK(admission_could_fit(a, (unsigned)f.total_mb, &e) < 0 && e.kind == ERR_BUSY);
+	OK(admission_could_fit(a, 1, &e) == 0 && admission_could_fit(a, 0, &e) == 0);
 	admission_figures(a, &f);
 	OK(f.promised_mb == 100);
 	admission_leave(a, 100);
