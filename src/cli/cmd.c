@@ -26,6 +26,8 @@ const struct cmd *const cmd_table[] = {
 	&cmd_exec,
 	&cmd_shell,
 	&cmd_cp,
+	&cmd_ssh_config,
+	&cmd_ssh_proxy,
 	&cmd_logs,
 	&cmd_screenshot,
 	&cmd_snapshot,
@@ -84,9 +86,10 @@ static const char *foreign_verb(const char *word)
 	static const char *const words[][2] = {{"ps", "ls"}, {"list", "ls"}, {"status", "ls"},
 		{"stop", "rm"}, {"down", "rm"}, {"kill", "rm"}, {"destroy", "rm"}, {"delete", "rm"},
 		{"halt", "rm"}, {"start", "up"}, {"create", "up"}, {"launch", "up"},
-		{"ssh", "shell"}, {"enter", "shell"}, {"console", "logs"}, {"clone", "fork"},
-		{"rollback", "restore"}, {"build", "image build"}, {"import", "image import"},
-		{"images", "image ls"}, {"rmi", "image rm"}};
+		{"ssh", "shell"}, {"sftp", "cp"}, {"scp", "cp"}, {"enter", "shell"},
+		{"console", "logs"}, {"clone", "fork"}, {"rollback", "restore"},
+		{"build", "image build"}, {"import", "image import"}, {"images", "image ls"},
+		{"rmi", "image rm"}};
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (strcmp(word, words[i][0]) == 0)

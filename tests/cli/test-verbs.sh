@@ -94,6 +94,19 @@ says "says so before anything is made" err "not enough memory: .* needs 4194"
 expect "--check of more processors than a VM can have" 1 up --check --vcpus 256 tiny
 says "says where that is" err "vcpus: at most 255"
 
+# ssh
+expect "ssh-config" 0 ssh-config shared
+says "names the hosts" out "^Host moat-shared moat-shared-default moat-$id moat-$id-default\$"
+says "and the other machine" out "^Host moat-shared-screen moat-$id-screen\$"
+says "and who logs in" out "^  User user\$"
+check "makes a key that nobody else can read" test "$(stat -c %a "$MOAT_HOME/state/ssh/id")" = 600
+cp "$tmp/out" "$tmp/config"
+expect "ssh-config again" 0 ssh-config
+check "takes the same key" cmp "$tmp/out" "$tmp/config"
+expect "ssh-proxy into a machine without sshd" 1 ssh-proxy shared
+says "says what it has instead" err "no sshd; moat shell"
+expect "ssh-config of none" 3 ssh-config zzzz
+
 # what else there is to say
 expect "detach of what is detached" 0 detach $id
 expect "detach of none" 3 detach zzzz

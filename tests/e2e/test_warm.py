@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,21 @@ def subnet(name: str) -> dict[str, Any]:
     return {"alias": name, "subnets": [{"cidr": "10.7.7.0/24", "dhcp_ranges": ranges}]}
 
 
+def log_in_by_ssh(warm: Home, sandbox: str, vm: str) -> None:
+    """Through moat and the VM's own sshd, also as another user, and with bytes of any kind."""
+    config = warm.dir / "ssh-config"
+    config.write_text(warm.ok("ssh-config", sandbox))
+    ssh = ["ssh", "-F", str(config), "-o", "BatchMode=yes"]
+    host, sent = f"moat-{sandbox}-{vm}", bytes(range(256)) * 1000
+    for user, command in (("user", f"user@{host}"), ("root", f"root@{host}"), ("user", host)):
+        done = subprocess.run(
+            [*ssh, command, "whoami"], capture_output=True, timeout=300, check=False
+        )
+        assert done.stdout.decode().strip() == user, done.stderr
+    back = subprocess.run([*ssh, host, "cat"], input=sent, stdout=subprocess.PIPE, check=True)
+    assert back.stdout == sent
+
+
 @pytest.mark.parametrize(
     ("source", "size", "lacks"),
     [
@@ -104,6 +120,8 @@ def test_eight_clones_are_eight_machines(
             assert len(set(values)) == CLONES, (item, values)
             assert all(values), (item, values)
 
+    if source == "debian12":
+        log_in_by_ssh(warm, sandbox, names[0])
     if "disk_gb" in size:  # the file system has grown with the disk, which the image has smaller
         kilobytes = warm.ok("exec", "--vm", names[0], sandbox, "--", "df", "-k", "/").split()[-5]
         assert int(kilobytes) > (DISK_GB - 1) * 1024 * 1024
