@@ -85,8 +85,8 @@ static void try_leases(struct bytes in)
 {
 	auto_free char *text = strndup((const char *)in.p, in.len);
 
-	try_report(json_pack("{s:[], s:{s:o}}", "names", "leases", the_plan()->vnets[0].gate,
-		json_text(text)));
+	try_report(json_pack(
+		"{s:[], s:{s:o}}", "names", "leases", the_plan()->vnets[0].gate, json_text(text)));
 }
 
 static void try_set(struct bytes in)
