@@ -103,7 +103,12 @@ int admission_could_fit(struct admission *a, unsigned mb, struct err *e)
 	struct admission_figures f;
 
 	admission_figures(a, &f);
-	return mb && (unsigned long long)mb + a->keep_mb > f.total_mb ? refuse(a, mb, &f, e) : 0;
+	if (!mb || (unsigned long long)mb + a->keep_mb <= f.total_mb)
+		return 0;
+	return err_set(e, ERR_BUSY,
+		"not enough memory: the sandbox needs %u MB, the host has %llu MB, of which %u MB "
+		"are kept for the host",
+		mb, f.total_mb, a->keep_mb);
 }
 
 void admission_on_shortage(struct admission *a, bool (*give_way)(void *arg), void *arg)
@@ -126,8 +131,8 @@ int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum 
 		return -1;
 	held = &a->head;
 	while (!try_promise(a, mb, &f)) {
-		if (admission_could_fit(a, mb, e) < 0)
-			return -1;
+		if ((unsigned long long)mb + a->keep_mb > f.total_mb)
+			return refuse(a, mb, &f, e);
 		if (how != ADMISSION_SPARE && a->give_way && a->give_way(a->give_way_arg))
 			continue;
 		if (!wait || f.promised_mb == 0)

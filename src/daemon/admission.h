@@ -28,7 +28,7 @@ enum admission_how {
  */
 int admission_enter(struct admission *a, const struct op *op, unsigned mb, enum admission_how how,
 	struct err *e);
-/* Fails, as admission_enter would, if so much could never fit on this host. */
+/* Fails if so much could never fit on this host, whatever else is running. */
 int admission_could_fit(struct admission *a, unsigned mb, struct err *e);
 /* Before the first thread: give_way is called when memory is short, by the first in the queue.
  * True: it has freed some. */

@@ -90,7 +90,7 @@ says "says what to do" err "vga: std"
 check "leaves no file" test ! -e none.png
 
 expect "--check of more memory than the host has" 1 up --check --ram 4T tiny
-says "says so before anything is made" err "not enough memory: .* needs 4194"
+says "says so before anything is made" err "not enough memory: .* needs 4194.* the host has"
 expect "--check of more processors than a VM can have" 1 up --check --vcpus 256 tiny
 says "says where that is" err "vcpus: at most 255"
 

@@ -20,8 +20,8 @@ def lone(images: None) -> Iterator[Home]:
     """A moat that was installed without moat-guest."""
     home = Home("idle_exit: 0\nboot_timeout: 150\n")
     prefix = home.dir / "prefix"
-    (prefix / "share" / "moat").mkdir(parents=True)
-    (prefix / "share" / "moat" / "recipes").symlink_to(RECIPES)
+    (prefix / "libexec" / "moat").mkdir(parents=True)
+    (prefix / "libexec" / "moat" / "recipes").symlink_to(RECIPES)
     home.copy_programs(prefix / "bin")
     home.sandbox = home.up(TINY)  # type: ignore[attr-defined]
     yield home

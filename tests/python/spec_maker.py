@@ -176,6 +176,9 @@ class SpecMaker:
             return
         vm.pop("firewall", None)
         vm.pop("disk_gb", None)  # the image has no disk
+        for member, fits in (("ram_mb", 512), ("vcpus", 255)):  # on any host
+            if (vm.get(member) or 0) > fits:
+                vm[member] = fits
         if not isinstance(vm["source"], str) and "ova" not in vm["source"]:
             vm["source"] = {"image": "mine"}
 
