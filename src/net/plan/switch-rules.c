@@ -71,8 +71,8 @@ static int add_gate_rules(const struct net_plan *p, struct buf *b, struct err *e
 {
 	for (size_t i = 0; i < p->n_vnets; i++)
 		if (*p->vnets[i].cable &&
-			buf_printf(b, e, "\t\tether saddr %s iifname != \"%s\" drop\n",
-				MAC(p->vnets[i].gate_mac), p->vnets[i].cable) < 0)
+			buf_printf(b, e, "\t\tiifname \"%s\" accept\n\t\tether saddr %s drop\n",
+				p->vnets[i].cable, MAC(p->vnets[i].gate_mac)) < 0)
 			return -1;
 	return 0;
 }
@@ -107,7 +107,7 @@ int switch_rules(const struct net_plan *p, struct buf *ret, struct err *e)
 		    "\tchain prerouting {\n"
 		    "\t\ttype filter hook prerouting priority -300; policy accept;\n",
 		    e) < 0 ||
-		add_tag_rule(p, ret, e) < 0 || add_gate_rules(p, ret, e) < 0 ||
+		add_gate_rules(p, ret, e) < 0 || add_tag_rule(p, ret, e) < 0 ||
 		add_learn_rules(p, ret, e) < 0)
 		return -1;
 	return buf_add_str(ret, "\t}\n}\n", e);
