@@ -68,7 +68,7 @@ static int send_message(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct op op = op_for_cleanup(10);
+	struct op op = op_for_cleanup(60);
 	auto_json json_t *msg = NULL;
 	struct err e;
 	int fd = -2, before, sent, rc;

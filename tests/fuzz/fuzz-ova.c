@@ -27,7 +27,7 @@ static void check_disk(const char *path, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct op op = op_for_cleanup(15);
+	struct op op = op_for_cleanup(60);
 	char path[64];
 	auto_fd int fd = memfd_create("ova", MFD_CLOEXEC);
 	struct err e;

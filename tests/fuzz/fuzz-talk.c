@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { READ_MAX = 64, LIMIT_S = 15 };
+enum { READ_MAX = 64, LIMIT_S = 60 };
 
 /* The guest: a thread that waits for the request. */
 struct answer {
