@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
-from home import Home
-from walls import ALL, SHOWN, namespaces, probe, user_of
+from home import TINY, Home
+from walls import ALL, SHOWN, capabilities, namespaces, probe, rows, status, user_of
 
 pytestmark = pytest.mark.needs_root("it takes the place of other processes")
+
+
+SUBNET = {"cidr": "10.9.0.0/24", "gateway": "10.9.0.1", "snat": True}
+VNET = {"alias": "lan", "egress": "open", "subnets": [SUBNET]}
+EGRESS = {"networks": {"vnets": [VNET]}, **TINY}
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +23,7 @@ def two(images: None) -> Iterator[Home]:
     home = Home()
     home.first = home.up()  # type: ignore[attr-defined]
     home.second = home.up()  # type: ignore[attr-defined]
+    home.third = home.up(EGRESS)  # type: ignore[attr-defined]
     yield home
     home.close()
 
@@ -56,3 +63,75 @@ def test_each_qemu_has_its_own(two: Home) -> None:
     mine = namespaces(os.getpid())
     for kind in ("mnt", "pid", "net", "ipc", "uts"):
         assert len({first[kind], second[kind], mine[kind]}) == 3, kind
+
+
+def role(pid: int, line: str) -> str:
+    """What the table of docs/security.md calls a process."""
+    if " guard " in line:
+        return "guard"
+    if " net-holder " in line:
+        return "holder" if status(pid)["NSpid"].endswith("\t1") else "outside"
+    words = {"moat-daemon": "daemon", "qemu-system": "QEMU", "dnsmasq": "dnsmasq", "pasta": "pasta"}
+    program = os.path.basename(line.split()[0])
+    return next((name for word, name in words.items() if program.startswith(word)), "daemon")
+
+
+def test_no_holder_has_rights_on_the_host(two: Home) -> None:
+    by_role = {role(pid, line): pid for pid, line in two.processes().items()}
+    (qemu, _), holder = qemus(two), by_role["holder"]
+    # By its rights alone, as if it had left all namespaces.
+    assert probe(user_of(holder), [qemu, two.daemon_pid()])["done"] == []
+    inside = probe(0, [qemu], inside=holder)
+    assert inside["done"] == []
+    assert set(inside["files"]) <= SHOWN
+    assert inside["written"] == []
+
+
+def test_processes_are_as_the_table_says(two: Home) -> None:
+    table = {row["process"]: row for row in rows("Which processes are there?")}
+    mine, users, seen = namespaces(os.getpid()), {}, set()
+    for pid, line in two.processes().items():
+        what = role(pid, line)
+        row, said = table[what], status(pid)
+        seen.add(what)
+        own = {kind for kind, number in namespaces(pid).items() if number != mine[kind]}
+        stated = set(row["namespaces"].replace(" for what it confines", "").split(", ")) - {"none"}
+        if what == "guard":  # that of a holder confines nothing
+            assert own in (set(), stated), line
+            stated = own
+        assert own == stated, line
+        if row["user"] == "who started it":
+            assert user_of(pid) == os.getuid(), line
+            assert said["Seccomp"] == "0"
+            continue
+        assert user_of(pid) >= 0x70000000, line
+        assert said["Seccomp"] == "2", line
+        assert said["NoNewPrivs"] == "1", line
+        if row["user"] == "its own":
+            assert users.setdefault(user_of(pid), pid) == pid, f"shared with {line}"
+        stated = row["capabilities"].split(":")[0]
+        if stated == "none":
+            assert capabilities(pid) == set(), line
+        else:
+            most = table["holder"]["capabilities"].split(":")[0]
+            assert capabilities(pid) <= set(most.split(", ")), line
+        if what == "holder":
+            assert capabilities(pid) == set(stated.split(", "))
+            assert probe(0, [], inside=pid)["files"], "it can be looked into"
+    assert seen == set(table) - {"qemu-img"}
+
+
+def test_a_stopped_parent_of_a_holder_holds_nobody_up(two: Home) -> None:
+    (outside,) = (
+        pid
+        for pid, line in two.processes().items()
+        if f"moat-{two.third}/net" in line and role(pid, line) == "outside"
+    )
+    os.kill(outside, signal.SIGSTOP)
+    try:
+        # There is no resolver to ask, which is an answer, and the holder serves others.
+        script = "nslookup moat.example || echo failed"
+        assert "failed" in two.ok("exec", two.third, "--", "sh", "-c", script)
+        assert "10.9.0.0/24" in two.ok("net", two.third)
+    finally:
+        os.kill(outside, signal.SIGCONT)

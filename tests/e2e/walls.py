@@ -46,7 +46,7 @@ print(json.dumps({
 # All that a confined process sees of a host: programs and what they need.
 SHOWN = {
     *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"),
-    *("alternatives", "ld.so.cache"),
+    *("alternatives", "ld.so.cache", "protocols"),
 }
 ALL = ["write its memory", "see its files", "signal it", "trace it"]
 
@@ -88,3 +88,20 @@ def user_of(pid: int) -> int:
 def namespaces(pid: int) -> dict[str, str]:
     kinds = ("user", "mnt", "pid", "net", "ipc", "uts")
     return {kind: os.readlink(f"/proc/{pid}/ns/{kind}") for kind in kinds}
+
+
+def capabilities(pid: int) -> set[str]:
+    """Those that it has, and those that it could get by running a program."""
+    said = status(pid)
+    bits = int(said["CapEff"], 16) | int(said["CapPrm"], 16)
+    names = {10: "net_bind_service", 12: "net_admin", 13: "net_raw", 6: "setgid", 7: "setuid"}
+    names |= {8: "setpcap", 18: "sys_chroot", 21: "sys_admin"}
+    return {names.get(bit, f"capability {bit}") for bit in range(64) if bits >> bit & 1}
+
+
+def rows(title: str) -> list[dict[str, str]]:
+    """The first table below a heading of docs/security.md."""
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    lines = text.split(f"### {title}\n")[1].split("\n#")[0].splitlines()
+    cells = [[c.strip() for c in x.strip("|").split("|")] for x in lines if x.startswith("|")]
+    return [dict(zip(cells[0], one, strict=True)) for one in cells[2:]]

@@ -137,10 +137,10 @@ static bool ask_server(struct conn *c, const struct sockaddr_storage *to)
 	return dns_stream_put(&c->outside, buf_bytes(&query), &ignored) == 0;
 }
 
-static void ask_next(struct conn *c)
+static void ask_next(const struct dns_tcp *t, struct conn *c)
 {
 	struct sockaddr_storage servers[DNS_SERVERS_MAX];
-	unsigned n = dns_servers(servers);
+	unsigned n = dns_servers(t->h, servers);
 
 	while (n && c->tries < TRIES_MAX) {
 		dns_stream_close(&c->outside);
@@ -159,7 +159,7 @@ static void take_answer(struct dns_tcp *t, struct conn *c)
 	struct err ignored;
 
 	if (dns_parse_answer(in, &c->q, c->id, &a, &ignored) < 0) {
-		ask_next(c);
+		ask_next(t, c);
 	} else if (!dns_admit(t->h, c->zone, c->q.name, &a)) {
 		give_up(c, DNS_REFUSED);
 	} else {
@@ -180,14 +180,14 @@ static void go_on_asking(struct dns_tcp *t, struct conn *c)
 	if (s == DNS_STREAM_DONE)
 		s = dns_stream_read(&c->outside, DNS_MESSAGE_MAX);
 	if (s == DNS_STREAM_BROKEN)
-		ask_next(c);
+		ask_next(t, c);
 	else if (s == DNS_STREAM_DONE)
 		take_answer(t, c);
 }
 
 /* ---- serving the guests ---- */
 
-static void take_query(struct conn *c)
+static void take_query(const struct dns_tcp *t, struct conn *c)
 {
 	auto_buf struct buf out = {0};
 	enum zone_verdict verdict;
@@ -198,20 +198,20 @@ static void take_query(struct conn *c)
 		end(c); /* not a query: gets no answer */
 	} else if (verdict == ZONE_ASK_UPSTREAM) {
 		c->tries = 0;
-		ask_next(c);
+		ask_next(t, c);
 	} else {
 		answer(c, buf_bytes(&out));
 	}
 }
 
-static void go_on_reading(struct conn *c)
+static void go_on_reading(const struct dns_tcp *t, struct conn *c)
 {
 	enum dns_stream_state s = dns_stream_read(&c->guest, QUERY_MAX);
 
 	if (s == DNS_STREAM_BROKEN)
 		end(c);
 	else if (s == DNS_STREAM_DONE)
-		take_query(c);
+		take_query(t, c);
 }
 
 /* Finds a place for a new connection. A vnet with more connections than there are free places loses
@@ -291,7 +291,7 @@ int64_t dns_tcp_deadline(const struct dns_tcp *t)
 static void serve(struct dns_tcp *t, struct conn *c, short guest, short outside)
 {
 	if (c->state == READING && guest)
-		go_on_reading(c);
+		go_on_reading(t, c);
 	else if (c->state == WRITING && guest)
 		go_on_writing(c);
 	else if (c->state == ASKING && guest & (POLLERR | POLLHUP))
@@ -299,7 +299,7 @@ static void serve(struct dns_tcp *t, struct conn *c, short guest, short outside)
 	else if (c->state == ASKING && outside)
 		go_on_asking(t, c);
 	else if (c->state == ASKING && now_ns() >= c->deadline)
-		ask_next(c);
+		ask_next(t, c);
 	else if (c->state != FREE && now_ns() >= c->deadline)
 		end(c);
 }

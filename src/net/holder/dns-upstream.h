@@ -4,13 +4,12 @@
 
 #include <sys/socket.h>
 
+#include "net/holder/netns.h"
 #include "net/holder/state.h"
 #include "net/dns/zone.h"
 
-enum { DNS_SERVERS_MAX = 3, DNS_PORT = 53 }; /* as many as the host's own resolver uses */
-
-/* Reads the host's resolvers. Call it for each question: they change when a laptop moves. */
-unsigned dns_servers(struct sockaddr_storage servers[DNS_SERVERS_MAX]);
+/* The host's resolvers. Call it for each question: they change when a laptop moves. */
+unsigned dns_servers(const struct holder *h, struct sockaddr_storage servers[DNS_SERVERS_MAX]);
 /* Writes a query with a random id. */
 int dns_new_query(const struct dns_question *q, uint16_t *ret_id, struct buf *ret, struct err *e);
 /* Opens the addresses of a name, before the guest learns them. False: the guest must not learn

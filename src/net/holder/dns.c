@@ -143,10 +143,10 @@ static void give_up(struct pending *p, enum dns_rcode rcode)
 }
 
 /* Every query has a new port and a new id, so that nobody can guess both. */
-static bool ask_next(struct pending *p)
+static bool ask_next(const struct dns *d, struct pending *p)
 {
 	struct sockaddr_storage servers[DNS_SERVERS_MAX];
-	unsigned n = dns_servers(servers);
+	unsigned n = dns_servers(d->h, servers);
 	const struct sockaddr_storage *to;
 	auto_buf struct buf query = {0};
 	struct err ignored;
@@ -185,7 +185,7 @@ static void ask_outside(struct dns *d, struct listener *from, const struct socka
 	if (mine >= room)
 		return; /* the guest will ask again */
 	*p = (struct pending){.fd = -1, .from = from, .client = *client, .q = *q};
-	if (!ask_next(p))
+	if (!ask_next(d, p))
 		give_up(p, DNS_SERVFAIL);
 }
 
@@ -199,7 +199,7 @@ static void take_answer(struct dns *d, struct pending *p)
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n < 0) { /* no server there: try the next one */
-		if (!ask_next(p))
+		if (!ask_next(d, p))
 			give_up(p, DNS_SERVFAIL);
 		return;
 	}
@@ -279,7 +279,7 @@ void dns_serve(struct dns *d, const struct pollfd *fds)
 			continue;
 		if (fds[d->n_listeners + i].revents)
 			take_answer(d, p);
-		else if (now_ns() >= p->deadline && !ask_next(p))
+		else if (now_ns() >= p->deadline && !ask_next(d, p))
 			give_up(p, DNS_SERVFAIL);
 	}
 	for (unsigned i = 0; i < d->n_listeners; i++)

@@ -23,7 +23,7 @@
 #define START_SECONDS 60
 #define POLL_SECONDS  0.002
 #define NETNS_AS      9 /* pasta inherits the namespace under this number */
-#define NETNS_DIR     "/mnt"
+#define NETNS_DIR     "/tmp"
 #define NETNS_FILE    NETNS_DIR "/net"
 /* More than a cable carries, so that no packet is cut into fragments here: pasta cannot read them.
  */

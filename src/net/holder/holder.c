@@ -156,7 +156,7 @@ static int run(struct holder *h, struct err *e)
 		return -1;
 	if (pipe2(h->log, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_sys(e, errno, "pipe");
-	if (netns_leave_host(&h->nobody, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0)
+	if (netns_leave_host(&h->outside, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0)
 		return -1;
 	for (int fd = HOLDER_FD_REQUESTS; fd < HOLDER_FD_CAPTURES + SPEC_VNETS_MAX; fd++)
 		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* fails for those that are not open */

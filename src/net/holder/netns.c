@@ -2,20 +2,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "net/holder/holder.h"
 #include "util/auto.h"
+#include "util/system/confine.h"
 #include "util/thread/thread.h"
 
-enum { NOBODY = 65534 };
+/* The capabilities that the holder and its programs need, over what belongs to its user namespace:
+ * networks, entering them, and pasta's own way of shutting itself in. */
+static const int kept[] = {CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BIND_SERVICE, CAP_SYS_ADMIN,
+	CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID, CAP_SETPCAP};
 
 static int write_text(pid_t pid, const char *name, const char *text)
 {
@@ -32,27 +38,17 @@ static int write_text(pid_t pid, const char *name, const char *text)
 	return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* Maps root in the child's namespace to our own user. If we may, maps nobody too, so that the
- * holder's programs need not be root even in there. */
-static int map_ids(pid_t child, bool *ret_nobody)
+/* Root of the child's namespace, which has no other user, is this one of ours. */
+static int map_ids(pid_t child, uid_t uid, gid_t gid)
 {
-	char both[80], one[40];
+	char one[40];
 
-	*ret_nobody = false;
-	snprintf(one, sizeof(one), "0 %u 1\n", (unsigned)getuid());
-	if (getuid() == 0) {
-		snprintf(both, sizeof(both), "%s%d %d 1\n", one, NOBODY, NOBODY);
-		if (write_text(child, "uid_map", both) == 0 &&
-			write_text(child, "gid_map", both) == 0) {
-			*ret_nobody = true;
-			return 0;
-		}
-	}
+	snprintf(one, sizeof(one), "0 %u 1\n", (unsigned)uid);
 	if (write_text(child, "uid_map", one) < 0)
 		return -1;
 	if (write_text(child, "setgroups", "deny") < 0 && errno != ENOENT)
 		return -1;
-	snprintf(one, sizeof(one), "0 %u 1\n", (unsigned)getgid());
+	snprintf(one, sizeof(one), "0 %u 1\n", (unsigned)gid);
 	return write_text(child, "gid_map", one);
 }
 
@@ -61,58 +57,94 @@ static pid_t clone_process(unsigned long flags)
 	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* Waits for the child and exits with its status. Closes our end of the socket, as the daemon must
- * see when the child's is closed. */
-static void __attribute__((noreturn)) wait_and_exit(pid_t child)
+/* Keeps those capabilities, and has no others even as root of its namespace. */
+static int limit_capabilities(void)
 {
-	int status = 0;
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
 
-	close(HOLDER_FD_REQUESTS);
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+	for (unsigned i = 0; i < ARRAY_LEN(kept); i++)
+		data[0].permitted = data[0].effective |= 1u << kept[i];
+	for (int c = 0; prctl(PR_CAPBSET_READ, c) >= 0; c++)
+		if ((c >= 32 || !(data[0].permitted & 1u << c)) && prctl(PR_CAPBSET_DROP, c) < 0)
+			return -1;
+	return (int)syscall(SYS_capset, &head, data);
 }
 
-static int wait_for_maps(int fd, bool *ret_nobody, struct err *e)
+static int own_root(uid_t id)
 {
-	char said;
-	ssize_t n;
+	return unshare(CLONE_NEWNS) < 0 ? -1 : confine_root(confine_find("network"), NULL, id);
+}
 
-	while ((n = read(fd, &said, 1)) < 0 && errno == EINTR)
-		;
-	close(fd);
+/* In the child of root: makes its root directory while it may still make devices there, then its
+ * user namespace. Returns the id that it will be outside; 0: there is no such namespace, and it
+ * stays root. */
+static uid_t leave_root(void)
+{
+	uid_t id = confine_id();
+
+	own_root(id);
+	return setgroups(0, NULL) == 0 && unshare(CLONE_NEWUSER) == 0 ? id : 0;
+}
+
+/* The child's part. sock: to its parent, which maps the ids. */
+static int begin(int sock, bool root, uid_t uid, struct err *e)
+{
+	uid_t id = root ? leave_root() : uid;
+	char mapped = 0;
+	ssize_t n = send(sock, &id, sizeof(id), MSG_NOSIGNAL);
+
+	while (n > 0 && (n = recv(sock, &mapped, 1, 0)) < 0 && errno == EINTR)
+		n = 1;
 	if (n != 1)
 		return err_set(e, ERR_UNSUPPORTED, "the kernel allows no user namespace");
-	*ret_nobody = said == 'n';
+	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		return err_sys(e, errno, "user");
+	if (!root)
+		own_root(0);
+	/* A change of user clears both. Our programs open our files below /proc. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0 ||
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || limit_capabilities() < 0 ||
+		confine_calls(true) < 0)
+		return err_sys(e, errno, "giving up rights");
+	if (recv(sock, &mapped, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+		return err_set(e, ERR_CANCELLED, "the holder's parent has ended");
 	return 0;
 }
 
-int netns_leave_host(bool *ret_nobody, struct err *e)
+/* The parent's part. */
+static void __attribute__((noreturn)) stay_outside(pid_t child, int sock, gid_t gid)
 {
-	bool user_ns = true, nobody = false;
-	int ready[2];
+	uid_t id = 0;
+	bool root = getuid() == 0;
+
+	close(HOLDER_FD_REQUESTS); /* the daemon must see when the child's is closed */
+	if (recv(sock, &id, sizeof(id), 0) == sizeof(id) &&
+		((root && id == 0) || map_ids(child, id, root ? (gid_t)id : gid) == 0))
+		(void)!send(sock, "m", 1, MSG_NOSIGNAL);
+	else
+		shutdown(sock, SHUT_RDWR);
+	outside_main(child, sock, id);
+}
+
+int netns_leave_host(int *ret_outside, struct err *e)
+{
+	uid_t uid = getuid();
+	gid_t gid = getgid();
+	bool root = uid == 0;
+	int pair[2];
 	pid_t child;
 
-	if (pipe2(ready, O_CLOEXEC) < 0)
-		return err_sys(e, errno, "pipe");
-	child = clone_process(CLONE_NEWUSER | CLONE_NEWPID);
-	if (child < 0 && getuid() == 0) { /* root has all rights without a user namespace */
-		user_ns = false;
-		child = clone_process(CLONE_NEWPID);
-	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, errno, "socketpair");
+	child = clone_process(root ? CLONE_NEWPID : CLONE_NEWUSER | CLONE_NEWPID);
 	if (child < 0)
 		return err_sys(e, errno, "the kernel allows no user namespace");
-	if (child == 0) {
-		close(ready[1]);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		return wait_for_maps(ready[0], ret_nobody, e);
-	}
-	close(ready[0]);
-	if (user_ns && map_ids(child, &nobody) < 0)
-		close(ready[1]); /* this tells the child that its ids are mapped */
-	else if (write(ready[1], nobody || !user_ns ? "n" : "y", 1) < 0)
-		close(ready[1]);
-	wait_and_exit(child);
+	close(pair[child ? 1 : 0]);
+	if (child)
+		stay_outside(child, pair[0], gid);
+	*ret_outside = pair[1];
+	return begin(pair[1], root, uid, e);
 }
 
 struct job {

@@ -7,13 +7,25 @@
 #include "util/err.h"
 
 /*
- * Returns in a child that is process 1 of new user and pid namespaces, with all rights in them. The
- * parent waits for the child and never returns. *ret_nobody: the user nobody exists in there, so
- * programs can run as nobody.
+ * Returns in a child that is process 1 of new user, pid and mount namespaces, with the rights over
+ * networks that such a namespace gives, and without the host's files. The parent never returns: it
+ * answers at *ret_outside (outside_main).
  */
-int netns_leave_host(bool *ret_nobody, struct err *e);
+int netns_leave_host(int *ret_outside, struct err *e);
 
 /* Runs fn on a new thread in a network namespace. netns -1: in a new one, which *ret_netns is set
  * to. Programs that fn starts are in it too. */
 int netns_run(
 	int netns, int (*fn)(void *arg, struct err *e), void *arg, int *ret_netns, struct err *e);
+
+/*
+ * The holder's parent (outside.c). It stays where the host's files are and tells the holder, which
+ * sees none of them, which resolvers the host uses. It is no longer root, and reads nothing of what
+ * it is asked: every question is this one.
+ */
+enum { DNS_SERVERS_MAX = 3, DNS_PORT = 53 }; /* as many as the host's own resolver uses */
+
+/* Answers on the socket, each question with up to DNS_SERVERS_MAX struct sockaddr_storage, until
+ * the holder ends; then exits with its status. id: the holder's, which it takes on, too: otherwise
+ * its death could not kill the holder. */
+void outside_main(pid_t holder, int sock, uid_t id) __attribute__((noreturn));

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -21,7 +20,6 @@
 #include "util/json.h"
 
 #define STEP_SECONDS 60
-#define NOBODY       65534
 
 static const struct {
 	const char *path, *value;
@@ -173,7 +171,6 @@ static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 	struct child *c = add_child(h, "dnsmasq", h->netns);
 	const char *conf = json_string_value(json_object_get(vnet, "conf"));
 	const char *gate = json_string_value(json_object_get(vnet, "gate"));
-	const struct group *nobody = getgrgid(NOBODY);
 	int conf_fd, lease_fd;
 
 	if (!conf || !gate || h->n_children == HOLDER_CHILDREN_MAX)
@@ -184,14 +181,9 @@ static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 	h->leases[h->n_leases++] = (struct lease_file){.gate = gate, .fd = lease_fd};
 	strv_add_all(&c->argv, "dnsmasq", "--log-facility=-", "--quiet-dhcp", "--no-hosts",
 		"--no-resolv", "--pid-file", NULL);
-	/* dnsmasq becomes nobody if that user exists here. Otherwise it must not try; it is root of
-	 * this namespace, which is an ordinary user outside. */
-	if (h->nobody)
-		strv_add_all(&c->argv, "--keep-in-foreground", "--user=nobody", NULL);
-	else
-		strv_add(&c->argv, "--no-daemon");
-	if (h->nobody && nobody)
-		strv_addf(&c->argv, "--group=%s", nobody->gr_name);
+	/* dnsmasq is root of this namespace, which has no other user, and must not try to become
+	 * one. */
+	strv_add_all(&c->argv, "--no-daemon", "--user=", "--group=", NULL);
 	strv_addf(&c->argv, "--conf-file=%s/fd/%d", h->self, conf_fd);
 	strv_addf(&c->argv, "--dhcp-leasefile=%s/fd/%d", h->self, lease_fd);
 	return start_child(h, c, e);

@@ -17,7 +17,7 @@ struct lease_file {
 struct holder {
 	json_t *plan;
 	int netns;
-	bool nobody;   /* programs can run as nobody */
+	int outside;   /* a socket to the process that sees the host's files */
 	char self[40]; /* "/proc/N": the holder's programs open its files below this path */
 	int log[2];    /* pipe: the children's stdout and stderr */
 	char last_output[HOLDER_OUTPUT_MAX]; /* end of the children's output, for messages */

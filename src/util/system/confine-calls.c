@@ -42,20 +42,6 @@ static const unsigned short denied[] = {
 	/* files by other ways than names and open files */
 	SYS_open_by_handle_at,
 	SYS_name_to_handle_at,
-	/* mounts and namespaces */
-	SYS_mount,
-	SYS_umount2,
-	SYS_pivot_root,
-	SYS_chroot,
-	SYS_unshare,
-	SYS_setns,
-	SYS_open_tree,
-	SYS_move_mount,
-	SYS_fsopen,
-	SYS_fsconfig,
-	SYS_fsmount,
-	SYS_fspick,
-	SYS_mount_setattr,
 	/* the kernel */
 	SYS_bpf,
 	SYS_perf_event_open,
@@ -89,7 +75,23 @@ static const unsigned short denied[] = {
 #endif
 };
 
-enum { RULES_MAX = 16 + 2 * ARRAY_LEN(denied) };
+static const unsigned short of_namespaces[] = {
+	SYS_mount,
+	SYS_umount2,
+	SYS_pivot_root,
+	SYS_chroot,
+	SYS_unshare,
+	SYS_setns,
+	SYS_open_tree,
+	SYS_move_mount,
+	SYS_fsopen,
+	SYS_fsconfig,
+	SYS_fsmount,
+	SYS_fspick,
+	SYS_mount_setattr,
+};
+
+enum { RULES_MAX = 16 + 2 * (ARRAY_LEN(denied) + ARRAY_LEN(of_namespaces)) };
 
 struct rules {
 	struct sock_filter list[RULES_MAX];
@@ -113,7 +115,20 @@ static void load(struct rules *r, size_t offset)
 	add(r, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-int confine_calls(void)
+/* What clone3 is asked for is not seen here; without it libraries use clone. */
+static void refuse_namespaces(struct rules *r)
+{
+	const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
+
+	for (unsigned i = 0; i < ARRAY_LEN(of_namespaces); i++)
+		add_case(r, BPF_JEQ, of_namespaces[i], refuse);
+	add_case(r, BPF_JEQ, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
+	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
+	load(r, offsetof(struct seccomp_data, args[0]));
+	add_case(r, BPF_JSET, NAMESPACES, refuse);
+}
+
+int confine_calls(bool namespaces)
 {
 	const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
 	struct rules r = {.n = 0};
@@ -126,11 +141,8 @@ int confine_calls(void)
 	add_case(&r, BPF_JGE, OTHER_ABI, refuse);
 	for (unsigned i = 0; i < ARRAY_LEN(denied); i++)
 		add_case(&r, BPF_JEQ, denied[i], refuse);
-	/* What clone3 is asked for is not seen here; without it libraries use clone. */
-	add_case(&r, BPF_JEQ, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
-	add(&r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
-	load(&r, offsetof(struct seccomp_data, args[0]));
-	add_case(&r, BPF_JSET, NAMESPACES, refuse);
+	if (!namespaces)
+		refuse_namespaces(&r);
 	add(&r, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
 	program = (struct sock_fprog){.len = r.n, .filter = r.list};
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
@@ -138,8 +150,9 @@ int confine_calls(void)
 
 #else
 
-int confine_calls(void)
+int confine_calls(bool namespaces)
 {
+	(void)namespaces;
 	return 0; /* a processor whose system calls we do not know: docs/security.md */
 }
 

@@ -24,9 +24,9 @@
 #define SIZE "size=64k,nr_inodes=256"
 
 /* Where distributions have programs, libraries and firmware. The cache makes the dynamic linker
- * find libraries of other directories. */
+ * find libraries of other directories; nft names protocols. */
 static const char *const shown[] = {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-	"/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/alternatives"};
+	"/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/alternatives", "/etc/protocols"};
 
 /* What belongs to a program in PREFIX/bin. */
 static const char *const beside[] = {"bin", "sbin", "lib", "lib64", "libexec", "share"};
@@ -163,7 +163,8 @@ static int fill(const struct confinement *c, const char *file, uid_t owner)
 		if (show(shown[i]) < 0)
 			return -1;
 	if ((file && show_program(file) < 0) || make_proc(c->whole_proc) < 0 ||
-		show_device("/dev/null") < 0 || (c->device && make_device(c->device, owner) < 0))
+		show_device("/dev/null") < 0 || show_device("/dev/urandom") < 0 ||
+		(c->device && make_device(c->device, owner) < 0))
 		return -1;
 	return mount_setattr(AT_FDCWD, BASE, 0, &read_only, sizeof(read_only));
 }

@@ -20,6 +20,7 @@ enum { ALONE = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
 
 static const struct confinement all[] = {
 	{.name = "vm", .namespaces = ALONE, .device = "/dev/kvm"},
+	{.name = "network", .whole_proc = true, .device = "/dev/net/tun"},
 	{.name = "image", .namespaces = ALONE, .memory = (uint64_t)4 << 30},
 };
 
@@ -72,16 +73,32 @@ int confine_namespaces(int flags)
 	return map_own_ids(uid, gid);
 }
 
+/* In a container there may be few ids. */
+static bool id_exists(const char *map, uid_t id)
+{
+	auto_file FILE *f = fopen(map, "re");
+	unsigned first, outside, count;
+
+	while (f && fscanf(f, "%u %u %u", &first, &outside, &count) == 3)
+		if (id >= first && id - first < count)
+			return true;
+	return false;
+}
+
 uid_t confine_id(void)
 {
 	char pid[24] = "";
+	uid_t id;
 
 	if (getuid() != 0)
 		return getuid();
 	/* /proc has the host's process numbers; getpid() has those of our pid namespace. */
 	if (readlink("/proc/self", pid, sizeof(pid) - 1) <= 0 || atoi(pid) <= 0)
 		return CONFINE_NOBODY;
-	return (uid_t)(CONFINE_IDS + atoi(pid));
+	id = (uid_t)(CONFINE_IDS + atoi(pid));
+	return id_exists("/proc/self/uid_map", id) && id_exists("/proc/self/gid_map", id)
+		       ? id
+		       : CONFINE_NOBODY;
 }
 
 static int become(uid_t id, gid_t group)
@@ -105,9 +122,7 @@ int confine_rights(uid_t id, gid_t group)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -1;
-	/* EINVAL: this is a container without such ids. */
-	if (getuid() == 0 && become(id, group) < 0 &&
-		(errno != EINVAL || become(CONFINE_NOBODY, group) < 0))
+	if (getuid() == 0 && become(id, group) < 0)
 		return -1;
 	return drop_capabilities();
 }
@@ -130,7 +145,7 @@ int confine_self(const struct confinement *c, const char *file)
 	if ((unshare(CLONE_NEWNS) < 0 || confine_root(c, file, id) < 0) && c->device &&
 		stat(c->device, &st) == 0)
 		group = st.st_gid;
-	if (confine_rights(id, group) < 0 || confine_calls() < 0)
+	if (confine_rights(id, group) < 0 || confine_calls(false) < 0)
 		return -1;
 	return c->memory ? limit_memory(c->memory) : 0;
 }

@@ -28,7 +28,8 @@ struct confinement {
 	const char *device; /* a device that it may open, if the host has it; NULL: none */
 };
 
-/* NULL: there is none of that name. "vm": a QEMU; "image": a program that reads foreign images. */
+/* NULL: there is none of that name. "vm": a QEMU; "image": a program that reads foreign
+ * images; "network": a holder, which confines itself. */
 const struct confinement *confine_find(const char *name);
 
 /* Enters new namespaces (CLONE_NEW...), in a new user namespace if we are not root. -1: not
@@ -38,9 +39,9 @@ int confine_namespaces(int flags);
  * will be run, which stays visible wherever it is; NULL: none. owner: the id that the device
  * belongs to. -1: not possible here, and the host's files stay. */
 int confine_root(const struct confinement *c, const char *file, uid_t owner);
-/* From now on the kernel refuses system calls by which a process gets at others, at mounts, at
- * namespaces or at the kernel itself. -1 and errno. */
-int confine_calls(void);
+/* From now on the kernel refuses system calls by which a process gets at others, at the kernel
+ * itself and, unless they are allowed, at mounts and namespaces. -1 and errno. */
+int confine_calls(bool namespaces);
 
 #define CONFINE_NO_GROUP ((gid_t)-1)
 /* The id for confine_rights; our own if we are not root. */
