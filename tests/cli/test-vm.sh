@@ -1,7 +1,7 @@
 #!/bin/sh
 # The lives of sandboxes: made, waiting, interrupted, owned, removed, left behind by a daemon that crashed. The shared
 # sandbox ends here.
-# shellcheck source=lib.sh disable=SC2086,SC2119,SC2317
+# shellcheck source=lib.sh disable=SC2016,SC2086,SC2119,SC2317
 . "$(dirname "$0")/lib.sh"
 use_sandbox
 cd "$tmp" || exit 1

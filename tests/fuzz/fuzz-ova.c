@@ -18,7 +18,7 @@ static void check_disk(const char *path, size_t size)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 0777) != 0600)
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_mode & 0777) != 0644)
 		abort();
 	/* In pages, of which the first and the last may hold few bytes. */
 	if ((uint64_t)st.st_blocks * 512 > 2 * ((uint64_t)size + 8192) * 8)
