@@ -57,6 +57,9 @@ static int set_session(struct ssh_conn *conn, int fd, const struct ssh_login *to
 		return err_oom(e);
 	/* The configuration of the user's own ssh does not count: no aliases, no known hosts. */
 	if (ssh_options_set(conn->session, SSH_OPTIONS_PROCESS_CONFIG, &no) < 0 ||
+		/* No file of it is used. libssh would look for it in our user's home, and our user
+		 * may be one of whom nobody knows (confine.h). */
+		ssh_options_set(conn->session, SSH_OPTIONS_SSH_DIR, "/") < 0 ||
 		ssh_options_set(conn->session, SSH_OPTIONS_HOST, to->host) < 0 ||
 		ssh_options_set(conn->session, SSH_OPTIONS_USER, to->user) < 0 ||
 		ssh_options_set(conn->session, SSH_OPTIONS_PORT, &to->port) < 0 ||
