@@ -80,7 +80,7 @@ const struct cmd *cmd_find(const struct cmd *const *table, const char *word)
 	return NULL;
 }
 
-/* What other tools call our verbs. NULL: we know no such word. */
+/* Finds our verb for what other tools call it. NULL: we know no such word. */
 static const char *foreign_verb(const char *word)
 {
 	static const char *const words[][2] = {{"ps", "ls"}, {"list", "ls"}, {"status", "ls"},

@@ -44,7 +44,7 @@ static json_t *labels_to_show(const json_t *sb)
 	return shown;
 }
 
-/* Which columns would say something: those of which all cells were the same are left out. */
+/* Columns that are shown only where they would tell something. */
 struct columns {
 	bool names, drivers;
 };

@@ -12,5 +12,5 @@ enum {
 };
 
 int name_check(const char *name, struct err *e);
-/* What the k-th copy of a sandbox is called: "demo-2". */
+/* Makes the name of the k-th copy of a sandbox: "demo-2". */
 int name_of_copy(const char *name, unsigned k, char ret[NAME_SIZE], struct err *e);

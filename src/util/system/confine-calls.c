@@ -115,7 +115,7 @@ static void load(struct rules *r, size_t offset)
 	add(r, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-/* What clone3 is asked for is not seen here; without it libraries use clone. */
+/* The filter cannot see the flags of clone3; without it libraries use clone. */
 static void refuse_namespaces(struct rules *r)
 {
 	const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;

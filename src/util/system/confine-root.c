@@ -28,7 +28,7 @@
 static const char *const shown[] = {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/alternatives", "/etc/protocols"};
 
-/* What belongs to a program in PREFIX/bin. */
+/* Directories of PREFIX that belong to a program in PREFIX/bin. */
 static const char *const beside[] = {"bin", "sbin", "lib", "lib64", "libexec", "share"};
 
 static int make_parents(const char *path)

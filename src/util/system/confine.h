@@ -19,7 +19,7 @@
  */
 enum { CONFINE_IDS = 0x70000000, CONFINE_NOBODY = 65534 };
 
-/* What a process gets of its own, besides a user, a root directory and few system calls. */
+/* A process gets this of its own, besides a user, a root directory and fewer system calls. */
 struct confinement {
 	const char *name;   /* on the guard's command line */
 	int namespaces;     /* CLONE_NEW..., made by its guard */
