@@ -1,6 +1,6 @@
 /*
  * journal.h - what moat has made, or was about to make, outside its own memory. SQLite, WAL.
- * Thread-safe: one connection, one mutex, never held together with another lock.
+ * Thread-safe: one connection, and a lock that is held while SQLite writes.
  *
  * An entry stands for one effect that can be removed: a directory, a process tree, a VM on a
  * server. Its row is written with state "intent" before the effect, becomes "done" after it and is
