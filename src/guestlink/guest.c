@@ -212,8 +212,9 @@ int guest_fail(struct err *e, uint32_t eno, const char *what, const char *text)
 	err_sys(e, sys, "%s", safe);
 	if (!str_empty(text))
 		snprintf(e->msg, sizeof(e->msg), "%s", text);
-	/* What the guest's file system lacks is not a fault of ours. */
-	if (e->kind == ERR_INTERNAL)
+	/* What the guest's file system lacks is not a fault of ours, and its timeouts are not this
+	 * operation's. */
+	if (e->kind == ERR_INTERNAL || e->kind == ERR_TIMEOUT)
 		e->kind = sys == EAGAIN ? ERR_BUSY : ERR_BACKEND;
 	return -1;
 }
