@@ -85,30 +85,30 @@ static bool next_word(const char **at, char *word, size_t room)
 
 /* Reads a line of dnsmasq's leases, "1763251200 52:54:00:00:00:05 10.99.0.5 hermit *". A guest
  * chooses its name and the length of its MAC, and how many lines there are; the last may be cut. */
-static bool is_lease(const char *line, const char *mac, char addr[static IPV4_TEXT_MAX])
+static bool is_lease(const char *line, const char *mac, uint32_t *ret)
 {
-	char expiry[24], theirs[MAC_TEXT_MAX];
-	uint32_t number;
+	char expiry[24], theirs[MAC_TEXT_MAX], addr[IPV4_TEXT_MAX];
 	struct err e;
 
 	return next_word(&line, expiry, sizeof(expiry)) &&
 	       next_word(&line, theirs, sizeof(theirs)) && strcmp(theirs, mac) == 0 &&
-	       next_word(&line, addr, IPV4_TEXT_MAX) && ipv4_parse(addr, &number, &e) == 0;
+	       next_word(&line, addr, IPV4_TEXT_MAX) && ipv4_parse(addr, ret, &e) == 0;
 }
 
-/* Finds a MAC's address; null: it has none. */
-static json_t *find_lease(const json_t *leases, const char *gate, const char *mac)
+uint32_t report_lease(const struct net_plan *p, const json_t *leases, const struct net_nic *n)
 {
-	const char *at = json_string_value(json_object_get(leases, gate));
-	char addr[IPV4_TEXT_MAX];
+	const char *at = json_string_value(json_object_get(leases, p->vnets[n->vnet].gate));
+	char mac[MAC_TEXT_MAX];
+	uint32_t addr;
 
+	mac_text(n->mac, mac);
 	while (at && *at) {
-		if (is_lease(at, mac, addr))
-			return json_string(addr);
+		if (is_lease(at, mac, &addr))
+			return addr;
 		at += strcspn(at, "\n");
 		at += *at == '\n';
 	}
-	return json_null();
+	return 0;
 }
 
 static json_t *show_nics(const struct net_plan *p, const json_t *leases)
@@ -121,11 +121,12 @@ static json_t *show_nics(const struct net_plan *p, const json_t *leases)
 		char mac[MAC_TEXT_MAX];
 
 		mac_text(n->mac, mac);
-		json_array_append_new(list,
-			json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:i}", "vm",
-				p->spec->vms[n->vm].name, "nic", (int)n->nic, "vnet",
-				v->spec->alias, "mac", mac, "ipv4", addr_or_null(n->ipv4), "lease",
-				find_lease(leases, v->gate, mac), "vlan_tag", (int)n->vlan_tag));
+		json_array_append_new(
+			list, json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:i}", "vm",
+				      p->spec->vms[n->vm].name, "nic", (int)n->nic, "vnet",
+				      v->spec->alias, "mac", mac, "ipv4", addr_or_null(n->ipv4),
+				      "lease", addr_or_null(report_lease(p, leases, n)), "vlan_tag",
+				      (int)n->vlan_tag));
 	}
 	return list;
 }

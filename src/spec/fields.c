@@ -263,6 +263,9 @@ static const struct shape vm_shape = {
 			.help = "Names of VMs that must be ready before this one starts."},
 		{"healthcheck", FIELD_OBJECT, AT(vm_spec, healthcheck), .shape = &health_shape,
 			.help = "Absent: it is ready as soon as it answers."},
+		{"ready_port", FIELD_WHOLE, AT(vm_spec, ready_port), .min = 1, .max = 65535,
+			.help = "It is ready when it takes TCP connections there; for VMs that "
+				"nobody can look into."},
 		{"user", FIELD_USER, AT(vm_spec, user), .max = 4294967294, .text = &user_text,
 			.help = "Who runs commands, by name or uid. Absent: the image's default."},
 		{"cloud_init", FIELD_OBJECT, AT(vm_spec, cloud_init), .shape = &cloud_shape},

@@ -108,6 +108,7 @@ struct vm_spec {
 	char **depends_on; /* names of VMs that must be ready (healthy) first */
 	size_t n_depends_on;
 	struct healthcheck_spec *healthcheck; /* NULL: none */
+	unsigned ready_port;                  /* TCP; 0: none */
 	char *user;                           /* name or decimal uid; NULL: the image's default */
 	struct cloud_init_spec *cloud_init;   /* NULL: none */
 	json_t *native;                       /* object, never NULL; its meaning is the driver's */

@@ -1,11 +1,12 @@
 /*
  * fuzz-reports.c - what a network's holder says of dnsmasq's leases and of nft's sets, and what
- * clients are told of it. The first byte chooses: the text of a lease file, the JSON of a set, or
- * the holder's whole answer.
+ * clients are told of it; and frames of ARP. The first byte chooses: the text of a lease file, the
+ * JSON of a set, the holder's whole answer, or a frame.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/arp.h"
 #include "net/report.h"
 #include "spec/net-addr.h"
 #include "spec/spec.h"
@@ -107,6 +108,19 @@ static void try_answer(struct bytes in)
 		try_report(said);
 }
 
+/* What claims an address asks for none of the same. */
+static void try_frame(struct bytes in)
+{
+	uint8_t ours[ARP_FRAME];
+
+	if (arp_claims(in, 0x0a140002) && arp_claims(in, 0x0a140003))
+		abort();
+	arp_question((struct mac_addr){{2}}, 0x0a140002, ours);
+	if (in.len == sizeof(ours) && memcmp(ours, in.p, sizeof(ours)) == 0 &&
+		arp_claims(in, 0x0a140002))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct bytes in;
@@ -114,15 +128,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	in = (struct bytes){data + 1, size - 1};
-	switch (data[0] % 3) {
+	switch (data[0] % 4) {
 	case 0:
 		try_leases(in);
 		break;
 	case 1:
 		try_set(in);
 		break;
-	default:
+	case 2:
 		try_answer(in);
+		break;
+	default:
+		try_frame(in);
 	}
 	return 0;
 }

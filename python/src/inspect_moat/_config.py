@@ -194,6 +194,7 @@ class VmConfig(SpecModel):
         is_sandbox: whether commands can be run in it. Needs the guest agent in the image.
         depends_on: the names of VMs that must be ready before this one is started.
         healthcheck: what "ready" means, beyond being up.
+        ready_port: a TCP port; the VM is ready when it takes connections there.
         user: who runs commands if the caller names no user; the default of the image if left out.
         native: settings for the driver alone, passed on as they are.
     """
@@ -217,6 +218,7 @@ class VmConfig(SpecModel):
     await_before_next_vm: Flag = False
     depends_on: tuple[str, ...] = ()
     healthcheck: HealthCheck | None = None
+    ready_port: Whole | None = None
     user: UserType | None = None
     cloud_init: CloudInit | None = Field(default=None, repr=False)
     native: dict[str, Any] = Field(default_factory=dict)

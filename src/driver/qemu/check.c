@@ -59,6 +59,25 @@ static int check_image(
 	return 0;
 }
 
+/* The port must be somewhere: moat connects to an address that it gives the VM. */
+static int check_ready_port(const struct sandbox_spec *spec, size_t i, struct err *e)
+{
+	const struct vm_spec *vm = &spec->vms[i];
+
+	for (size_t k = 0; k < vm->n_nics; k++) {
+		const struct vnet_spec *vnet;
+
+		if (vm->nics[k].vnet_index == SPEC_NO_VNET)
+			continue;
+		vnet = &spec->networks.vnets[vm->nics[k].vnet_index];
+		if (spec->networks.mode == SPEC_NET_AUTO ||
+			(vnet->n_subnets && (vnet->dhcp || vm->nics[k].ipv4)))
+			return 0;
+	}
+	return spec_err(e, SPEC_PLACE("vms[%zu].ready_port", i),
+		"no NIC of the VM gets an address from moat");
+}
+
 static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size_t i, struct err *e)
 {
 	if (vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG)
@@ -89,7 +108,8 @@ int qemu_check_spec(const struct driver_env *env, const struct sandbox_spec *spe
 		return spec_unsupported(
 			e, "native", "the qemu driver takes native settings for each VM only");
 	for (size_t i = 0; i < spec->n_vms; i++)
-		if (check_vm(env, &spec->vms[i], i, e) < 0)
+		if (check_vm(env, &spec->vms[i], i, e) < 0 ||
+			(spec->vms[i].ready_port && check_ready_port(spec, i, e) < 0))
 			return -1;
 	return 0;
 }

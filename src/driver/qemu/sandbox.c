@@ -11,6 +11,7 @@
 #include "driver/qemu/net.h"
 #include "driver/qemu/vm/identity.h"
 #include "driver/qemu/vm/template.h"
+#include "net/reach.h"
 #include "util/auto.h"
 #include "util/str.h"
 #include "util/system/io.h"
@@ -19,6 +20,11 @@
 
 #define ROOM_SECONDS     2.0
 #define SHORTAGE_SECONDS 10.0
+
+/* How long a VM that nobody looks into may take to show itself on its network. Nobody promised that
+ * it does so at all. */
+#define SEEN_SECONDS          60.0
+#define SEEN_SECONDS_EMULATED 300.0
 
 static int journal_entry(struct qemu_sandbox *b, const char *kind, const char *ref, struct err *e)
 {
@@ -200,8 +206,8 @@ static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *
 	return rc < 0 ? -1 : 0;
 }
 
-/* A VM that neither commands nor a healthcheck enter is ready as soon as it runs, and needs no
- * identity. */
+/* A VM that neither commands nor a healthcheck enter needs no identity. What is known of it is what
+ * can be seen from outside. */
 static bool is_looked_into(const struct qemu_vm *vm)
 {
 	return vm->spec->is_sandbox || vm->spec->healthcheck;
@@ -229,14 +235,12 @@ static int make_own(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return 0;
 }
 
-/* A VM is ready when it answers and its healthcheck, if it has one, has passed. */
-static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
+/* Waits until the guest answers and its healthcheck, if it has one, has passed. */
+static int wait_inside(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct op boot;
 	struct guest *g;
 
-	if (!is_looked_into(vm))
-		return 0;
 	if (make_own(vm, op, e) < 0)
 		return -1;
 	boot = op_within(op, vm->env->boot_timeout);
@@ -249,6 +253,52 @@ static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
 		return 0;
 	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
 	return wait_until_well(vm, op, e);
+}
+
+static int wait_port(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op boot = op_within(op, vm->env->boot_timeout);
+	unsigned port = vm->spec->ready_port;
+
+	if (!vm->net)
+		return err_set(e, ERR_UNSUPPORTED,
+			"VM %s: ready_port needs networks that this host cannot make",
+			vm->spec->name);
+	op_progress(op, 0, 0, "waiting for port %u of %s", port, vm->spec->name);
+	if (net_await_port(vm->net, &boot, vm->index, port, vm->dead_fd, e) == 0)
+		return 0;
+	if (e->kind == ERR_TIMEOUT && op_check(op, e) == 0)
+		return err_set(e, ERR_TIMEOUT, "VM %s takes no connections at port %u",
+			vm->spec->name, port);
+	return qemu_vm_explain(vm, e);
+}
+
+static int wait_ready(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	if (is_looked_into(vm) && wait_inside(vm, op, e) < 0)
+		return -1;
+	return vm->spec->ready_port ? wait_port(vm, op, e) : 0;
+}
+
+/* Waits until a VM that nobody looks into answers on its network, for the sake of others. One that
+ * stays silent may be as it should: that is no error. */
+static int wait_seen(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	double most = vm->kvm ? SEEN_SECONDS : SEEN_SECONDS_EMULATED;
+	struct op soon = op_within(op, most < vm->env->boot_timeout ? most : vm->env->boot_timeout);
+
+	if (is_looked_into(vm) || vm->spec->ready_port || !vm->net ||
+		!net_is_addressed(vm->net, vm->index))
+		return 0;
+	op_progress(op, 0, 0, "waiting for %s to answer on its network", vm->spec->name);
+	if (net_await_answer(vm->net, &soon, vm->index, vm->dead_fd, e) == 0)
+		return 0;
+	if (e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
+		return qemu_vm_explain(vm, e);
+	op_progress(
+		op, 0, 0, "%s does not answer on its network: going on without", vm->spec->name);
+	log_msg(op, LOG_WARN, "%s/%s does not answer on its network", vm->sandbox, vm->spec->name);
+	return 0;
 }
 
 static bool others_wait_for(const struct sandbox_spec *spec, const struct vm_spec *vm)
@@ -291,7 +341,8 @@ int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *
 		op_progress(op, i, b->spec->n_vms, "starting %s", vm->spec->name);
 		if (start_vm(vm, op, e) < 0)
 			return err_wrap(e, "VM %s", vm->spec->name);
-		if (others_wait_for(b->spec, vm->spec) && wait_ready(vm, op, e) < 0)
+		if (others_wait_for(b->spec, vm->spec) &&
+			(wait_ready(vm, op, e) < 0 || wait_seen(vm, op, e) < 0))
 			return -1;
 	}
 	/* One asks for its address while the next becomes itself. */

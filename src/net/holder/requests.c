@@ -3,10 +3,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -110,11 +114,29 @@ static int add_forwards(struct holder *h, json_t *show, struct err *e)
 	return 0;
 }
 
-/* The state of the network, in a file, as it may be long. */
+/* Answers with a file, as it may be long. */
+static int answer_file(const json_t *doc, int *ret_fd, struct err *e)
+{
+	auto_free char *text = NULL;
+
+	if (json_to_str(doc, &text, e) < 0)
+		return -1;
+	return file_in_memory("answer", text, strlen(text), ret_fd, e);
+}
+
+static int answer_leases(struct holder *h, int *ret_fd, struct err *e)
+{
+	auto_json json_t *doc = json_object();
+
+	if (!doc)
+		return err_oom(e);
+	return add_leases(h, doc, e) < 0 ? -1 : answer_file(doc, ret_fd, e);
+}
+
+/* The state of the network. */
 static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 {
 	auto_json json_t *show = json_object();
-	auto_free char *text = NULL;
 
 	if (!show)
 		return err_oom(e);
@@ -122,17 +144,30 @@ static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 		return err_oom(e);
 	if (add_leases(h, show, e) < 0 || add_forwards(h, show, e) < 0 ||
 		list_set(h, show, "refused", e) < 0 || list_set(h, show, "refused_other", e) < 0 ||
-		list_set(h, show, "refused_more", e) < 0 || json_to_str(show, &text, e) < 0)
+		list_set(h, show, "refused_more", e) < 0)
 		return -1;
-	return file_in_memory("show", text, strlen(text), ret_fd, e);
+	return answer_file(show, ret_fd, e);
+}
+
+/* Begins to connect, in the network namespace of the calling thread. */
+static int begin_connect(uint32_t addr, unsigned port, int *ret_fd, struct err *e)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(addr)};
+	auto_fd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(e, errno, "socket");
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS)
+		return err_sys(e, errno, "connect");
+	*ret_fd = take_fd(&fd);
+	return 0;
 }
 
 int holder_connect(
 	void *arg, const struct op *op, const struct forward *f, int *ret_fd, struct err *e)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET,
-		.sin_port = htons((uint16_t)f->port),
-		.sin_addr.s_addr = htonl(f->addr)};
 	struct op soon = op_within(op, CONNECT_SECONDS);
 	struct holder *h = arg;
 	auto_fd int fd = -1;
@@ -141,11 +176,8 @@ int holder_connect(
 
 	if (setns(h->netns, CLONE_NEWNET) < 0)
 		return err_sys(e, errno, "network namespace");
-	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return err_sys(e, errno, "socket");
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS)
-		return err_sys(e, errno, "connect");
+	if (begin_connect(f->addr, f->port, &fd, e) < 0)
+		return -1;
 	if (op_wait_fd(&soon, fd, POLLOUT, e) < 0)
 		return -1;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0 || failed)
@@ -212,6 +244,95 @@ static int answer_listen(struct holder *h, json_t *args, json_t **ret, int *ret_
 	return 0;
 }
 
+struct ask {
+	const char *tap, *bridge;
+	struct mac_addr from;
+	int fd;
+};
+
+/* Nothing but ARP: whatever else the guest sends costs the reader nothing. */
+static int take_arp_only(int fd, struct err *e)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct ethhdr, h_proto)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_ARP, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, ETH_FRAME_LEN),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0)
+		return err_sys(e, errno, "packet filter");
+	return 0;
+}
+
+static int ask_inside(void *arg, struct err *e)
+{
+	struct ask *ask = arg;
+	struct sockaddr_ll at = {.sll_family = AF_PACKET,
+		.sll_protocol = htons(ETH_P_ALL), /* others come after the bridge took the frame */
+		.sll_ifindex = (int)if_nametoindex(ask->tap)};
+	struct ifreq ifr = {0};
+	auto_fd int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(e, errno, "packet socket");
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", ask->bridge);
+	if (ioctl(fd, SIOCGIFHWADDR, &ifr) < 0)
+		return err_sys(e, errno, "%s", ask->bridge);
+	memcpy(ask->from.b, ifr.ifr_hwaddr.sa_data, sizeof(ask->from.b));
+	if (take_arp_only(fd, e) < 0)
+		return -1;
+	if (!at.sll_ifindex || bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+		return err_sys(e, errno, "%s", ask->tap);
+	ask->fd = take_fd(&fd);
+	return 0;
+}
+
+/* Answers with a socket at a tap, which takes and gives frames of ARP, and with the address that
+ * may ask. */
+static int answer_ask(struct holder *h, json_t *args, json_t **ret, int *ret_fd, struct err *e)
+{
+	struct ask ask = {.fd = -1};
+	auto_fd int fd = -1;
+	char mac[MAC_TEXT_MAX];
+
+	if (json_get(args, "ask", e, "{s:s, s:s}", "tap", &ask.tap, "bridge", &ask.bridge) < 0 ||
+		netns_run(h->netns, ask_inside, &ask, NULL, e) < 0)
+		return -1;
+	fd = ask.fd;
+	if (json_make(ret, e, "{s:s}", "mac", mac_text(ask.from, mac)) < 0)
+		return -1;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+struct dial {
+	uint32_t addr;
+	int port, fd;
+};
+
+static int dial_inside(void *arg, struct err *e)
+{
+	struct dial *d = arg;
+
+	return begin_connect(d->addr, (unsigned)d->port, &d->fd, e);
+}
+
+/* Answers with a socket that is being connected to a VM's port. */
+static int answer_dial(struct holder *h, json_t *args, int *ret_fd, struct err *e)
+{
+	struct dial d = {.fd = -1};
+	const char *address;
+
+	if (json_get(args, "dial", e, "{s:s, s:i}", "address", &address, "port", &d.port) < 0 ||
+		ipv4_parse(address, &d.addr, e) < 0 ||
+		netns_run(h->netns, dial_inside, &d, NULL, e) < 0)
+		return -1;
+	*ret_fd = d.fd;
+	return 0;
+}
+
 int holder_answer(
 	struct holder *h, const char *op, json_t *args, json_t **ret, int *ret_fd, struct err *e)
 {
@@ -225,5 +346,11 @@ int holder_answer(
 		return answer_unforward(h, args, e);
 	if (strcmp(op, "listen") == 0)
 		return answer_listen(h, args, ret, ret_fd, e);
+	if (strcmp(op, "leases") == 0)
+		return answer_leases(h, ret_fd, e);
+	if (strcmp(op, "ask") == 0)
+		return answer_ask(h, args, ret, ret_fd, e);
+	if (strcmp(op, "dial") == 0)
+		return answer_dial(h, args, ret_fd, e);
 	return err_set(e, ERR_INTERNAL, "the network's holder knows no \"%s\"", op);
 }
