@@ -3,9 +3,11 @@
 #include "daemon/daemon.h"
 
 /* src/cli does not include src/daemon: it gets this function to call. */
-static int serve(int ready_fd, bool leave_when_idle, struct err *e)
+static int serve(const struct serve_options *options, struct err *e)
 {
-	struct daemon_options opts = {.ready_fd = ready_fd, .leave_when_idle = leave_when_idle};
+	struct daemon_options opts = {.ready_fd = options->ready_fd,
+		.leave_when_idle = options->leave_when_idle,
+		.any_config = options->any_config};
 
 	return daemon_main(&opts, e);
 }

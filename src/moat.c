@@ -10,7 +10,7 @@
 static char **own_argv;
 
 /* Executes moat-daemon with the arguments of this process. Returns only if that fails. */
-static int become_daemon(int ready_fd, bool leave_when_idle, struct err *e)
+static int become_daemon(const struct serve_options *options, struct err *e)
 {
 	auto_free char *path = NULL;
 

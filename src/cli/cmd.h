@@ -74,7 +74,12 @@ const struct cmd *cmd_find(const struct cmd *const *table, const char *word);
 /* Fills e with "no verb ...; did you mean ...?". */
 int cmd_fail_unknown(const struct cmd *const *table, const char *word, struct err *e);
 
-/* Runs the daemon, for `moat serve`: returns when it has ended. */
-typedef int serve_fn(int ready_fd, bool leave_when_idle, struct err *e);
+/* What `moat serve` asks of the daemon; daemon/daemon.h has the meanings. */
+struct serve_options {
+	int ready_fd;
+	bool leave_when_idle, any_config;
+};
+/* Runs the daemon: returns when it has ended. */
+typedef int serve_fn(const struct serve_options *options, struct err *e);
 
 int cli_main(int argc, char **argv, serve_fn *serve);

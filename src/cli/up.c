@@ -56,15 +56,17 @@ static int up_args(struct cli *cli, json_t *spec, json_t **ret, struct err *e)
 	return access_add_for(*ret, get_str(spec, "driver"), e);
 }
 
-/* Prints why VMs had to boot, unless the spec turned templates off. */
-static void note_cold_starts(struct cli *cli, const json_t *spec, const json_t *vms)
+/* Prints what VMs lack, and why they had to boot, unless the spec turned templates off. */
+static void note_vms(struct cli *cli, const json_t *spec, const json_t *vms)
 {
 	const json_t *asked = json_object_get(spec, "vms"), *vm;
 	size_t i;
 
 	json_array_foreach(vms, i, vm) {
-		const char *why = get_str(vm, "cold_reason");
+		const char *why = get_str(vm, "cold_reason"), *lack = get_str(vm, "lack");
 
+		if (*lack)
+			cli_note(cli, "%s: %s", get_str(vm, "name"), lack);
 		if (*why && !json_is_false(json_object_get(json_array_get(asked, i), "warm")))
 			cli_note(cli, "%s did not start warm: %s", get_str(vm, "name"), why);
 	}
@@ -84,6 +86,6 @@ int up_make(struct cli *cli, json_t *spec, double timeout, json_t **ret, struct 
 		return timeout > 0 && e->kind == ERR_TIMEOUT
 			       ? err_wrap(e, "not up after %g s (--timeout)", timeout)
 			       : -1;
-	note_cold_starts(cli, spec, json_object_get(*ret, "vms"));
+	note_vms(cli, spec, json_object_get(*ret, "vms"));
 	return 0;
 }

@@ -113,6 +113,11 @@ int config_load(const char *path, struct config *ret, struct err *e)
 	return 0;
 }
 
+int config_defaults(struct config *ret, struct err *e)
+{
+	return config_parse((struct bytes){0}, ret, e);
+}
+
 void config_free(struct config *c)
 {
 	free(c->accel);

@@ -22,6 +22,7 @@ struct config {
 int config_parse(struct bytes text, struct config *ret, struct err *e);
 /* A missing file means the defaults; a wrong one is an error that names the place. */
 int config_load(const char *path, struct config *ret, struct err *e);
+int config_defaults(struct config *ret, struct err *e);
 void config_free(struct config *c);
 /* For `moat info`. */
 json_t *config_to_json(const struct config *c);

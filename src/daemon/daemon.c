@@ -26,12 +26,13 @@
 #include "util/str.h"
 #include "util/thread/thread.h"
 
-#define RECLAIM_SECONDS 60.0
-#define AFTER_SECONDS   1800.0 /* for reclaiming in the background */
-#define LOOK_MS         1000   /* between looks whether we are idle, and can be reached */
-#define DRAIN_SECONDS   90.0
-#define LOCK_SECONDS    50.0 /* for another daemon to end; less than a client waits for us */
-#define ACCEPT_AGAIN    0.1
+#define RECLAIM_SECONDS      60.0
+#define AFTER_SECONDS        1800.0 /* for reclaiming in the background */
+#define LOOK_MS              1000   /* between looks whether we are idle, and can be reached */
+#define DRAIN_SECONDS        90.0
+#define WRONG_CONFIG_SECONDS 1.0
+#define LOCK_SECONDS         50.0 /* for another daemon to end; less than a client waits for us */
+#define ACCEPT_AGAIN         0.1
 
 /* Sessions beyond the limit: one may want to stop the daemon, the others are refused soon. */
 enum { SPARE_SESSIONS_MAX = 8 };
@@ -409,6 +410,21 @@ static int take_place(const struct paths *paths, int sigfd, struct place *ret, s
 	return place_take(&patience, paths, ret, e);
 }
 
+/* A wrong file ends the daemon, unless it was started to say what is wrong. Such a daemon does
+ * nothing else, and leaves with its client: the next one reads the file again. */
+static int read_config(struct daemon *d, const struct daemon_options *opts, struct err *e)
+{
+	if (config_load(d->paths.config, &d->config, e) == 0)
+		return 0;
+	if (!opts->any_config)
+		return -1;
+	d->config_wrong = *e;
+	if (config_defaults(&d->config, e) < 0)
+		return -1;
+	d->config.idle_exit = WRONG_CONFIG_SECONDS;
+	return 0;
+}
+
 int daemon_main(const struct daemon_options *opts, struct err *e)
 {
 	auto_fd int sigfd = -1;
@@ -421,9 +437,9 @@ int daemon_main(const struct daemon_options *opts, struct err *e)
 	if (d.stop_fd < 0)
 		return err_sys(e, errno, "eventfd");
 	turn_init(&d.reclaiming);
+	figures_init(&d.figures);
 	if (paths_load(&d.paths, e) == 0 && paths_make(&d.paths, e) == 0 &&
-		config_load(d.paths.config, &d.config, e) == 0 &&
-		set_up_process(&d.config, &sigfd, e) == 0 &&
+		read_config(&d, opts, e) == 0 && set_up_process(&d.config, &sigfd, e) == 0 &&
 		take_place(&d.paths, sigfd, &place, e) == 0)
 		rc = serve(&d, opts, &place, sigfd, e);
 	close_parts(&d);

@@ -22,6 +22,7 @@
 struct daemon_options {
 	int ready_fd; /* "ready\n" is written here when the socket answers; -1: nobody wants it */
 	bool leave_when_idle; /* end after config.idle_exit seconds without clients and sandboxes */
+	bool any_config; /* with a wrong configuration file, serve those who ask what is wrong */
 };
 
 /* Runs until a signal, a shutdown request or idleness ends it. */
@@ -30,6 +31,8 @@ int daemon_main(const struct daemon_options *opts, struct err *e);
 struct daemon {
 	struct paths paths;
 	struct config config;
+	struct err config_wrong; /* kind 0: nothing; else config has the defaults, and few requests
+				    are served */
 	struct driver_env env;
 	char *recipes; /* the directory of image recipes */
 	struct store *store;

@@ -314,6 +314,10 @@ static int fill_request(
 	if (rq->session->spare && rq->handler->run != handle_shutdown)
 		return err_set(
 			e, ERR_BUSY, "too many connections: this one can stop the daemon only");
+	if (rq->daemon->config_wrong.kind && !rq->handler->any_config) {
+		*e = rq->daemon->config_wrong;
+		return -1;
+	}
 	if (!json_is_object(rq->args))
 		return err_set(e, ERR_INVALID, "args is not an object");
 	if (parse_input(input, rq->handler, &rq->input, e) < 0 || put_first_input(rq, blob, e) < 0)

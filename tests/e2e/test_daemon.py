@@ -255,6 +255,22 @@ def test_garbage_configuration_is_explained(home: Home, config: str, names: str)
     assert not daemons(home)
 
 
+def test_doctor_works_with_a_garbage_configuration(home: Home) -> None:
+    config = home.dir / "config.yaml"
+    config.write_text("idle_exits: 3\n")
+    done = home.run("doctor", "--json")
+    assert done.returncode == 1, done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["qemu"]["state"] == "ok"
+    assert checks["config"]["state"] == "missing"
+    assert f"{config}: configuration: unknown member: idle_exits" in checks["config"]["detail"]
+    # The daemon that said so does nothing else, and leaves at once.
+    assert "idle_exits" in home.fails("image", "ls")
+    until(lambda: not daemons(home), "the daemon ends")
+    config.write_text("idle_exit: 0\n")
+    home.ok("ls")
+
+
 # ---- clients that break the rules ----
 
 

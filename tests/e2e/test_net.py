@@ -571,7 +571,11 @@ def test_a_host_that_cannot(range_: Range) -> None:
         )
         assert words in range_.fails("up", range_.spec(OTHER))
         # A NIC without a vnet needs no holder.
-        alone = range_.ok("up", range_.spec({"vms": [SMALL]}))
+        done = range_.run("up", range_.spec({"vms": [SMALL]}))
+        alone = done.stdout.strip()
+        # It is said before the VM starts, and again when it is up.
+        assert done.stderr.index(f"no vnet: network: {words}") < done.stderr.index("starting")
+        assert "moat: default: its NIC leads nowhere, and moat net, forward" in done.stderr
         assert "eth0" in range_.sh(alone, "default", "ls /sys/class/net")
         assert "has no vnet: this host could not make one" in range_.fails("net", alone)
         range_.ok("rm", alone)

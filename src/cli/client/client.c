@@ -106,7 +106,7 @@ static int connect_to(const struct paths *paths, unsigned flags, int *ret_fd, st
 		return 0;
 	if (e->kind != ERR_UNAVAILABLE || !(flags & CLIENT_START))
 		return -1;
-	if (daemon_start(&op, paths, e) < 0)
+	if (daemon_start(&op, paths, flags & CLIENT_ANY_CONFIG, e) < 0)
 		return -1;
 	part = op_within(&op, HELLO_WAIT);
 	return daemon_connect(&part, paths, ret_fd, e);

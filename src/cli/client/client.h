@@ -21,6 +21,8 @@ enum client_flag {
 	CLIENT_ANY_PROTOCOL = 1u << 1, /* for `shutdown`, which all versions understand */
 	CLIENT_URGENT =
 		1u << 2, /* for `shutdown`: connect even when the daemon has too many connections */
+	CLIENT_ANY_CONFIG =
+		1u << 3, /* for `doctor`: start one even if its configuration is wrong */
 };
 
 int client_open(const struct paths *paths, unsigned flags, struct client **ret, struct err *e);

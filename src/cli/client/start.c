@@ -114,9 +114,10 @@ static int open_log(const struct paths *paths, char **ret_path, int *ret_fd, str
 }
 
 /* The daemon gets a session of its own, the log as its output, and no other file of ours. */
-static int spawn_daemon(int log_fd, int ready_fd, pid_t *ret, struct err *e)
+static int spawn_daemon(int log_fd, int ready_fd, bool any_config, pid_t *ret, struct err *e)
 {
-	const char *argv[] = {"moat", "serve", "--foreground", "--ready-fd", "3", NULL};
+	const char *argv[] = {"moat", "serve", "--foreground", "--ready-fd", "3",
+		any_config ? "--any-config" : NULL, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
@@ -196,7 +197,7 @@ static int wait_ready(const struct op *op, int fd, pid_t pid, const char *log_pa
 	return fail_to_start(pid, text, log_path, e);
 }
 
-int daemon_start(const struct op *op, const struct paths *paths, struct err *e)
+int daemon_start(const struct op *op, const struct paths *paths, bool any_config, struct err *e)
 {
 	auto_fd int lock_fd = -1, running = -1, log_fd = -1;
 	auto_free char *log_path = NULL;
@@ -214,7 +215,7 @@ int daemon_start(const struct op *op, const struct paths *paths, struct err *e)
 		return -1;
 	if (pipe2(ready, O_CLOEXEC) < 0)
 		return err_sys(e, errno, "pipe");
-	failed = spawn_daemon(log_fd, ready[1], &pid, e) < 0;
+	failed = spawn_daemon(log_fd, ready[1], any_config, &pid, e) < 0;
 	close(ready[1]);
 	if (!failed)
 		failed = wait_ready(op, ready[0], pid, log_path, e) < 0;

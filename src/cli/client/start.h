@@ -13,8 +13,9 @@ int daemon_connect(const struct op *op, const struct paths *paths, int *ret_fd, 
  * Starts a daemon, and returns when one answers. Many processes may call this at once: each takes a
  * lock and looks for a daemon again before it starts one. The daemon outlives this process, has no
  * terminal and none of our files, and logs to daemon.log in the state directory.
+ * any_config: one that says what is wrong with its configuration file starts all the same.
  */
-int daemon_start(const struct op *op, const struct paths *paths, struct err *e);
+int daemon_start(const struct op *op, const struct paths *paths, bool any_config, struct err *e);
 
 /* `moat serve --ready-fd` writes this when it serves; any other text says why it does not. */
 #define DAEMON_READY "ready\n"

@@ -83,6 +83,10 @@ static int cmd_doctor_run(struct cli *cli, struct err *e)
 		json_decref(args);
 		return -1;
 	}
+	if (cli_connect(cli, CLIENT_START | CLIENT_ANY_CONFIG, e) < 0) {
+		json_decref(args);
+		return -1;
+	}
 	if (cli_request(cli, "doctor", args, &result, e) < 0)
 		return -1;
 	if (cli_request(cli, "info", json_object(), &info, e) < 0)

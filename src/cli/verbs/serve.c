@@ -17,7 +17,7 @@ static int run_background(struct cli *cli, struct err *e)
 {
 	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE};
 
-	return daemon_start(&op, &cli->paths, e);
+	return daemon_start(&op, &cli->paths, args_has(cli->args, "any-config"), e);
 }
 
 /* If the daemon fails to start, writes the reason to the ready pipe. */
@@ -25,6 +25,9 @@ static int run_foreground(struct cli *cli, struct err *e)
 {
 	uint64_t ready_fd = 0;
 	bool waited_for = args_has(cli->args, "ready-fd");
+	struct serve_options options = {.ready_fd = -1,
+		.leave_when_idle = waited_for,
+		.any_config = args_has(cli->args, "any-config")};
 	struct err ignored;
 
 	if (waited_for && args_number(cli->args, "ready-fd", 1023, &ready_fd, e) < 0)
@@ -114,6 +117,7 @@ static const struct opt serve_opts[] = {
 	{0, "stop", NULL, "end the daemon"},
 	{0, "force", NULL, "with --stop: also when there are sandboxes, which are removed"},
 	{0, "ready-fd", "FD", NULL},
+	{0, "any-config", NULL, NULL},
 	{0},
 };
 

@@ -1,4 +1,5 @@
 /* Operations on the daemon itself and on servers: doctor, gc, pool, info, shutdown. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,6 +28,20 @@ static void add_check(void *arg, const struct check *c)
 	json_array_append_new(up->checks, j);
 }
 
+static void check_config(const struct daemon *d, struct checkup *up)
+{
+	struct check c = {.name = "config", .state = CHECK_MISSING};
+
+	if (!d->config_wrong.kind)
+		return;
+	up->driver = "daemon";
+	snprintf(
+		c.detail, sizeof(c.detail), "%.*s", (int)sizeof(c.detail) - 1, d->config_wrong.msg);
+	snprintf(c.fix, sizeof(c.fix), "edit %.200s; until then moat does not start",
+		d->paths.config);
+	add_check(up, &c);
+}
+
 int handle_doctor(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_json json_t *checks = json_array();
@@ -40,6 +55,7 @@ int handle_doctor(struct request *rq, json_t **ret, struct err *e)
 	/* Without a driver's name only the local one is checked: few have a server, or Vagrant. */
 	if (daemon_driver(rq->daemon, only ? only : driver_qemu.name, &drv, e) < 0)
 		return -1;
+	check_config(rq->daemon, &up);
 	up.driver = drv->ops->name;
 	if (drv->ops->doctor(drv, &rq->op, access, add_check, &up, e) < 0)
 		return -1;

@@ -35,6 +35,8 @@ static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, uns
 		json_object_set_new(j, "start", json_string(info.start));
 	if (j && info.cold_reason)
 		json_object_set_new(j, "cold_reason", json_text(info.cold_reason));
+	if (j && info.lack)
+		json_object_set_new(j, "lack", json_text(info.lack));
 	if (j && info.error[0])
 		json_object_set_new(j, "error", json_text(info.error));
 	if (j && info.server) {

@@ -1,5 +1,7 @@
 #include "driver/qemu/net.h"
 
+#include <stdio.h>
+
 #include "util/system/log.h"
 
 static size_t count_nics(const struct sandbox_spec *spec)
@@ -12,7 +14,8 @@ static size_t count_nics(const struct sandbox_spec *spec)
 }
 
 int qemu_net_open(const struct driver_env *env, const struct op *op, const char *sandbox,
-	const struct sandbox_spec *spec, uint64_t random, struct net **ret, struct err *e)
+	const struct sandbox_spec *spec, uint64_t random, char lack[static QEMU_LACK_MAX],
+	struct net **ret, struct err *e)
 {
 	struct net_req req = {.helper_path = env->helper_path,
 		.sandbox = sandbox,
@@ -29,6 +32,11 @@ int qemu_net_open(const struct driver_env *env, const struct op *op, const char 
 	 * either: a host without the tools can still run single VMs. */
 	if (e->kind == ERR_UNSUPPORTED && spec->networks.mode == SPEC_NET_AUTO && n == 1) {
 		log_err(op, LOG_INFO, e, "%s: its NIC is on a user-mode network", sandbox);
+		snprintf(lack, QEMU_LACK_MAX,
+			"its NIC leads nowhere, and moat net, forward and capture do not work: "
+			"%.*s",
+			QEMU_LACK_MAX / 2, e->msg);
+		op_progress(op, 0, 0, "no vnet: %s", e->msg);
 		return 0;
 	}
 	return -1;

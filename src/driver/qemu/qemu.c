@@ -181,7 +181,8 @@ static void qemu_describe(struct driver_sandbox *sandbox, unsigned i, struct vm_
 		.link = link,
 		.pid = vm->proc.pid > 0 ? (int)vm->proc.pid : 0,
 		.start = vm->template ? "warm" : "cold",
-		.cold_reason = vm->cold_reason[0] ? vm->cold_reason : NULL};
+		.cold_reason = vm->cold_reason[0] ? vm->cold_reason : NULL,
+		.lack = b->lack[0] ? b->lack : NULL};
 	/* A VM that commands do not enter counts as running from the start. */
 	if (vm->state == VM_STARTING && !vm->spec->is_sandbox)
 		ret->state = VM_RUNNING;

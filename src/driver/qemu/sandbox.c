@@ -361,7 +361,7 @@ static int fill_sandbox(struct qemu_sandbox *b, const struct op *op, struct err 
 	if (journal_entry(b, "dir", b->dir, e) < 0 || journal_entry(b, "processes", b->id, e) < 0)
 		return -1;
 	if (dir_make(b->dir, 0700, e) < 0 ||
-		qemu_net_open(b->d->env, op, b->id, b->spec, b->random, &b->net, e) < 0)
+		qemu_net_open(b->d->env, op, b->id, b->spec, b->random, b->lack, &b->net, e) < 0)
 		return -1;
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (init_vm(b, op, i, e) < 0)

@@ -18,8 +18,10 @@ struct qemu_sandbox {
 	char id[32];
 	char *dir;
 	const struct sandbox_spec *spec;
-	uint64_t random; /* the MACs of its NICs are made of it */
-	struct net *net; /* NULL: it has no NICs, or its NIC is on a user-mode network */
+	uint64_t random;          /* the MACs of its NICs are made of it */
+	struct net *net;          /* NULL: it has no NICs, or its NIC is on a user-mode network */
+	char lack[QEMU_LACK_MAX]; /* why that, and what does not work then; "": nothing is missing
+				   */
 	struct qemu_vm *vms;
 	size_t n_vms;
 	struct turn saving; /* one snapshot at a time */
