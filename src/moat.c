@@ -14,8 +14,7 @@ static int become_daemon(const struct serve_options *options, struct err *e)
 {
 	auto_free char *path = NULL;
 
-	(void)ready_fd;
-	(void)leave_when_idle;
+	(void)options;
 	if (paths_find_part("moat-daemon", &path, e) < 0)
 		return -1;
 	execv(path, own_argv);

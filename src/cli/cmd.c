@@ -83,13 +83,13 @@ const struct cmd *cmd_find(const struct cmd *const *table, const char *word)
 /* Finds our verb for what other tools call it. NULL: we know no such word. */
 static const char *foreign_verb(const char *word)
 {
-	static const char *const words[][2] = {{"ps", "ls"}, {"list", "ls"}, {"status", "ls"},
-		{"stop", "rm"}, {"down", "rm"}, {"kill", "rm"}, {"destroy", "rm"}, {"delete", "rm"},
-		{"halt", "rm"}, {"start", "up"}, {"create", "up"}, {"launch", "up"},
-		{"ssh", "shell"}, {"sftp", "cp"}, {"scp", "cp"}, {"enter", "shell"},
-		{"console", "logs"}, {"clone", "fork"}, {"rollback", "restore"},
-		{"build", "image build"}, {"import", "image import"}, {"images", "image ls"},
-		{"rmi", "image rm"}};
+	static const char *const words[][2] = {{"ps", "ls"}, {"list", "ls"}, {"top", "ls --watch"},
+		{"watch", "ls --watch"}, {"stats", "ls --watch"}, {"status", "ls"}, {"stop", "rm"},
+		{"down", "rm"}, {"kill", "rm"}, {"destroy", "rm"}, {"delete", "rm"}, {"halt", "rm"},
+		{"start", "up"}, {"create", "up"}, {"launch", "up"}, {"ssh", "shell"},
+		{"sftp", "cp"}, {"scp", "cp"}, {"enter", "shell"}, {"console", "logs"},
+		{"clone", "fork"}, {"rollback", "restore"}, {"build", "image build"},
+		{"import", "image import"}, {"images", "image ls"}, {"rmi", "image rm"}};
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (strcmp(word, words[i][0]) == 0)

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/figures.h"
 #include "daemon/removal.h"
 #include "daemon/session.h"
 #include "daemon/stale.h"
@@ -244,6 +245,7 @@ static int open_parts(struct daemon *d, struct err *e)
 	d->env.store = d->store;
 	d->env.templates = d->templates;
 	d->env.journal = d->journal;
+	d->env.changes = registry_changes(d->registry);
 	d->env.accel = d->config.accel;
 	d->env.qemu = d->config.qemu;
 	d->env.boot_timeout = d->config.boot_timeout;
@@ -447,6 +449,7 @@ int daemon_main(const struct daemon_options *opts, struct err *e)
 	config_free(&d.config);
 	paths_free(&d.paths);
 	turn_done(&d.reclaiming);
+	figures_done(&d.figures);
 	close(d.stop_fd);
 	lock_done(&d.mu);
 	return rc;

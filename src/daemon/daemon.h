@@ -28,6 +28,12 @@ struct daemon_options {
 /* Runs until a signal, a shutdown request or idleness ends it. */
 int daemon_main(const struct daemon_options *opts, struct err *e);
 
+struct figures {
+	struct turn turn; /* guards the rest: one thread looks */
+	json_t *last;     /* NULL: nobody has looked yet */
+	int64_t at_ns;
+};
+
 struct daemon {
 	struct paths paths;
 	struct config config;
@@ -41,6 +47,7 @@ struct daemon {
 	struct driver *drivers[SPEC_DRIVERS]; /* NULL: this build has none */
 	struct registry *registry;
 	struct admission *admission;
+	struct figures figures;
 	struct turn reclaiming; /* one thread at a time reclaims */
 	int64_t started_ns;
 	int stop_fd; /* eventfd: readable when the daemon is to end */

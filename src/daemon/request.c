@@ -26,6 +26,7 @@ static const struct handler handlers[] = {
 	{"standby", handle_standby, false},
 	{"validate", handle_validate, false},
 	{"ls", handle_ls, false, true},
+	{"watch", handle_watch, false},
 	{"rm", handle_rm, false, true},
 	{"detach", handle_detach, false, true},
 	{"snapshot", handle_snapshot, false},
@@ -52,12 +53,12 @@ static const struct handler handlers[] = {
 	{"image.rm", handle_image_rm, false},
 	{"template.ls", handle_template_ls, false},
 	{"template.rm", handle_template_rm, false},
-	{"doctor", handle_doctor, false},
+	{"doctor", handle_doctor, false, false, true},
 	{"gc", handle_gc, false},
 	{"pool", handle_pool, false},
 	{"pool.images", handle_pool_images, false},
-	{"info", handle_info, false, true},
-	{"shutdown", handle_shutdown, false, true},
+	{"info", handle_info, false, true, true},
+	{"shutdown", handle_shutdown, false, true, true},
 };
 
 const struct handler *handler_find(const char *op)

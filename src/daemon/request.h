@@ -64,6 +64,7 @@ int handle_up(struct request *rq, json_t **ret, struct err *e);
 int handle_standby(struct request *rq, json_t **ret, struct err *e);
 int handle_validate(struct request *rq, json_t **ret, struct err *e);
 int handle_ls(struct request *rq, json_t **ret, struct err *e);
+int handle_watch(struct request *rq, json_t **ret, struct err *e);
 int handle_rm(struct request *rq, json_t **ret, struct err *e);
 int handle_detach(struct request *rq, json_t **ret, struct err *e);
 int handle_snapshot(struct request *rq, json_t **ret, struct err *e);

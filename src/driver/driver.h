@@ -16,6 +16,7 @@
 #include "spec/spec.h"
 #include "store/store.h"
 #include "store/template/templates.h"
+#include "util/thread/bell.h"
 #include "util/thread/op.h"
 #include "util/system/paths.h"
 
@@ -33,6 +34,7 @@ struct driver_env {
 	double boot_timeout;     /* seconds until a guest must have answered */
 	/* Takes the place of "https://host" in addresses of images; "": nothing does. */
 	const char *image_mirror;
+	struct bell *changes; /* rung when a VM's state has changed; NULL: nobody listens */
 };
 
 enum vm_state { VM_STARTING, VM_RUNNING, VM_DEAD };
@@ -53,6 +55,13 @@ struct vm_info { /* pointers live as long as the sandbox */
 	const char *cold_reason; /* why it could not start from a template; NULL: none to tell */
 	const char *lack;        /* what this host could not give it, and why; NULL: it has all */
 	char error[512];         /* why it is dead; "" otherwise */
+};
+
+/* What a VM uses; -1: not known. Sums since its start, but for the memory. */
+struct vm_figures {
+	int64_t cpu_us;         /* processor time */
+	int64_t memory;         /* bytes of this host's memory that it has touched */
+	int64_t sent, received; /* bytes, by all of its NICs */
 };
 
 struct check { /* one line of `moat doctor` */
@@ -120,6 +129,9 @@ struct driver_ops {
 	 * reason of that. */
 	void (*explain)(struct driver_sandbox *b, unsigned vm, struct err *e);
 	void (*describe)(struct driver_sandbox *b, unsigned vm, struct vm_info *ret);
+	/* NULL: this driver knows no figures. By one thread at a time. */
+	void (*figures)(
+		struct driver_sandbox *b, const struct op *op, unsigned vm, struct vm_figures *ret);
 	/* A PNG of the screen. */
 	int (*screenshot)(struct driver_sandbox *b, const struct op *op, unsigned vm,
 		struct buf *ret, struct err *e);

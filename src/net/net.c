@@ -27,6 +27,7 @@ struct net {
 	struct net_plan *plan;
 	struct proc proc;
 	int sock;
+	int counters;             /* -1: nobody has asked yet */
 	struct turn request_turn; /* held by the thread that waits for an answer */
 	json_int_t seq;           /* protected by request_turn */
 	struct strv captures;     /* paths of captures: removed on close, unless kept */
@@ -60,6 +61,8 @@ void net_close(struct net *net)
 	strv_free(&net->captures);
 	if (net->sock >= 0)
 		close(net->sock);
+	if (net->counters >= 0)
+		close(net->counters);
 	turn_done(&net->request_turn);
 	lock_done(&net->mu);
 	net_plan_free(net->plan);
@@ -165,6 +168,15 @@ int net_request(struct net *net, const struct op *op, const char *what, json_t *
 		return err_set(e, ERR_UNAVAILABLE, "the sandbox's network has ended");
 	}
 	return read_answer(net, &soon, net->seq, ret, ret_fd, e);
+}
+
+int net_counters_file(struct net *net, const struct op *op, int *ret_fd, struct err *e)
+{
+	if (net->counters < 0 &&
+		net_request(net, op, "counters", json_object(), NULL, &net->counters, e) < 0)
+		return -1;
+	*ret_fd = net->counters;
+	return 0;
 }
 
 /* PATH has the directories of programs for administrators, where ip and nft are. */
@@ -288,7 +300,7 @@ int net_open(const struct op *op, const struct net_req *req, struct net **ret, s
 
 	if (!net)
 		return err_oom(e);
-	net->sock = -1;
+	net->sock = net->counters = -1;
 	net->proc = PROC_NONE;
 	lock_init(&net->mu, "net.mu", LOCK_LEAF);
 	turn_init(&net->request_turn);

@@ -39,6 +39,10 @@ int net_end_fd(const struct net *net);
 /* Why the holder ended; "" if it did not say. */
 void net_end_reason(struct net *net, char *out, size_t size);
 
+/* The kernel's file of the interfaces' counters, to be read from its beginning each time; not to be
+ * closed. By one thread at a time. */
+int net_counters_file(struct net *net, const struct op *op, int *ret_fd, struct err *e);
+
 /* Sends a request to the holder and waits for the answer. Takes args. *ret_fd: the answer's file
  * descriptor, or -1. */
 int net_request(struct net *net, const struct op *op, const char *what, json_t *args, json_t **ret,

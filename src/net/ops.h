@@ -9,6 +9,9 @@
  * [...]}}; docs/protocol.md has the members.
  */
 int net_show(struct net *net, const struct op *op, json_t **ret, struct err *e);
+/* How many bytes a VM's NICs have sent and received. By one thread at a time. */
+int net_counters(struct net *net, const struct op *op, size_t vm, int64_t *ret_sent,
+	int64_t *ret_received, struct err *e);
 /* Forwards a port of the host's loopback to a VM; host_port 0: any. *ret is as in "forwards". */
 int net_forward(struct net *net, const struct op *op, size_t vm, unsigned port, unsigned host_port,
 	json_t **ret, struct err *e);

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/arp.h"
+#include "net/plan/arp.h"
 #include "net/report.h"
 #include "util/auto.h"
 #include "util/json.h"

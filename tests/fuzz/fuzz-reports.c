@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/arp.h"
+#include "net/plan/arp.h"
 #include "net/report.h"
 #include "spec/net-addr.h"
 #include "spec/spec.h"

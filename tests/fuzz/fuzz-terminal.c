@@ -99,7 +99,7 @@ static void try_table(const char *text, unsigned width)
 	stdout = open_memstream(&printed, &len);
 	if (!stdout || table_new(heads, &t, &e) < 0 || table_row(t, cells, &e) < 0)
 		abort();
-	table_print(t, &s);
+	table_print(t, &s, stdout);
 	table_free(t);
 	fclose(stdout);
 	stdout = out;

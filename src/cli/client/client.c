@@ -247,6 +247,28 @@ static int take_data(struct running *r, json_t *head, struct bytes blob, struct 
 	return 0;
 }
 
+static int take_event(struct running *r, const json_t *head, struct err *e)
+{
+	struct err why;
+
+	if (r->failed_here || !r->call->event ||
+		r->call->event(r->call->arg, json_object_get(head, "event"), &why) == 0)
+		return 0;
+	return give_up(r, &why, e);
+}
+
+/* The end of the terminal is the end of the call, too. */
+static int take_keys(struct running *r, struct err *e)
+{
+	char keys[64];
+	ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
+	bool end = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+
+	for (ssize_t i = 0; i < n; i++)
+		end |= r->call->key(r->call->arg, keys[i]);
+	return end ? send_cancel(r, e) : 0;
+}
+
 static uint64_t get_count(json_t *head, const char *name)
 {
 	json_int_t v = json_integer_value(json_object_get(head, name));
@@ -268,6 +290,8 @@ static int take_frame(struct running *r, json_t *head, struct bytes blob, struct
 		return 0;
 	if (strcmp(type, "data") == 0)
 		return take_data(r, head, blob, e);
+	if (strcmp(type, "event") == 0)
+		return take_event(r, head, e);
 	if (strcmp(type, "credit") == 0) {
 		uint64_t n = get_count(head, "bytes");
 
@@ -348,6 +372,7 @@ static int step(struct running *r, struct err *e)
 		{.fd = signals_seen() ? -1 : signals_fd(), .events = POLLIN},
 		{.fd = r->call->tty ? signals_resize_fd() : -1, .events = POLLIN},
 		{.fd = want_input ? r->call->input_fd : -1, .events = POLLIN},
+		{.fd = r->call->key && !r->cancelled ? STDIN_FILENO : -1, .events = POLLIN},
 	};
 
 	if (signals_seen() != r->signals && send_cancel(r, e) < 0)
@@ -363,6 +388,8 @@ static int step(struct running *r, struct err *e)
 	if (fds[2].revents && send_resize(r, e) < 0)
 		return -1;
 	if (fds[3].revents && send_input(r, e) < 0)
+		return -1;
+	if (fds[4].revents && take_keys(r, e) < 0)
 		return -1;
 	if ((fds[0].revents & ~POLLOUT) && take_frames(r, e) < 0)
 		return -1;

@@ -50,6 +50,10 @@ struct call {
 	void (*progress)(void *arg, const char *text, uint64_t done, uint64_t total);
 	void (*sent)(void *arg, size_t n); /* the daemon has consumed n more bytes of input */
 	void (*tick)(void *arg);           /* called now and then while nothing happens */
+	int (*event)(void *arg, const json_t *event, struct err *e); /* -1: as data */
+	/* A key was pressed: standard input is a terminal in raw mode. True ends the call as a
+	 * signal does. */
+	bool (*key)(void *arg, char key);
 	void *arg;
 };
 

@@ -1,6 +1,8 @@
 /* start.h - connects to the daemon's socket, and starts a daemon if there is none. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "util/thread/op.h"
 #include "util/system/paths.h"
 

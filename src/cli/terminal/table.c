@@ -130,7 +130,7 @@ static void fit(const struct table *t, unsigned *widths, unsigned screen)
 }
 
 /* Prints at most width characters; pads unless it is the last column. */
-static void print_cell(const char *s, unsigned width, bool last)
+static void print_cell(const char *s, unsigned width, bool last, FILE *to)
 {
 	unsigned have = text_width(s), shown = 0, take = have > width ? width - 1 : have;
 
@@ -138,36 +138,36 @@ static void print_cell(const char *s, unsigned width, bool last)
 		shown += ((unsigned char)*s & 0xc0) != 0x80;
 		if (shown > take)
 			break;
-		putchar(*s);
+		fputc(*s, to);
 	}
 	if (have > width)
-		fputs("…", stdout);
+		fputs("…", to);
 	for (unsigned i = have < width ? have : width; i < width + GAP && !last; i++)
-		putchar(' ');
+		fputc(' ', to);
 }
 
-void table_print(const struct table *t, const struct screen *s)
+void table_print(const struct table *t, const struct screen *s, FILE *to)
 {
 	unsigned widths[COLUMNS_MAX];
 
 	measure(t, widths);
 	if (s->width)
 		fit(t, widths, s->width);
-	fputs(colour_on(s->out_colour, COLOUR_BOLD), stdout);
+	fputs(colour_on(s->out_colour, COLOUR_BOLD), to);
 	for (unsigned c = 0; c < t->columns; c++)
-		print_cell(t->heads[c], widths[c], c + 1 == t->columns);
-	fputs(colour_off(s->out_colour), stdout);
-	putchar('\n');
+		print_cell(t->heads[c], widths[c], c + 1 == t->columns, to);
+	fputs(colour_off(s->out_colour), to);
+	fputc('\n', to);
 	for (unsigned r = 0; r < t->n_rows; r++) {
 		enum colour colour = t->rows[r].colour;
 
 		for (unsigned c = 0; c < t->columns; c++) {
 			bool painted = c == 0 && colour != COLOUR_NONE && s->out_colour;
 
-			fputs(colour_on(painted, colour), stdout);
-			print_cell(t->rows[r].cells[c], widths[c], c + 1 == t->columns);
-			fputs(colour_off(painted), stdout);
+			fputs(colour_on(painted, colour), to);
+			print_cell(t->rows[r].cells[c], widths[c], c + 1 == t->columns, to);
+			fputs(colour_off(painted), to);
 		}
-		putchar('\n');
+		fputc('\n', to);
 	}
 }

@@ -18,4 +18,4 @@ static inline void auto_tablep(struct table **t)
 int table_row(struct table *t, const char *const *cells, struct err *e);
 /* Colours the first column of the last row. */
 void table_colour(struct table *t, enum colour c);
-void table_print(const struct table *t, const struct screen *s);
+void table_print(const struct table *t, const struct screen *s, FILE *to);

@@ -46,7 +46,7 @@ static int print_checks(struct cli *cli, const json_t *checks, struct err *e)
 			return -1;
 		table_colour(t, colour_of(get_str(check, "state")));
 	}
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return 0;
 }
 

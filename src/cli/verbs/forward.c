@@ -42,7 +42,7 @@ static int list(struct cli *cli, json_t *args, struct err *e)
 		if (table_row(t, (const char *[]){host, get_str(f, "vm"), port}, e) < 0)
 			return -1;
 	}
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 

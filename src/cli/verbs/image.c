@@ -45,7 +45,7 @@ static int print_images(struct cli *cli, const json_t *images, struct err *e)
 	json_array_foreach(images, i, image)
 		if (add_image(t, image, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 
@@ -99,7 +99,7 @@ static int on_pool(struct cli *cli, const char *doomed, struct err *e)
 		if (add_template(t, one, e) < 0)
 			return -1;
 	}
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 

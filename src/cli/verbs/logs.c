@@ -68,7 +68,7 @@ static int print_refused(struct cli *cli, struct err *e)
 	json_array_foreach(json_object_get(refused, "connections"), i, one)
 		if (add_connection(t, one, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 

@@ -2,47 +2,10 @@
 
 #include "cli/cli.h"
 #include "cli/format.h"
+#include "cli/listing/listing.h"
+#include "cli/listing/watch.h"
 #include "cli/terminal/table.h"
 #include "util/auto.h"
-
-static enum colour colour_of(const char *state)
-{
-	return strcmp(state, "running") == 0                                ? COLOUR_GREEN
-	       : strcmp(state, "failed") == 0 || strcmp(state, "dead") == 0 ? COLOUR_RED
-									    : COLOUR_YELLOW;
-}
-
-/* The state of a sandbox. One that runs is "dead" if all its VMs are dead, "part dead" if
- * some are. */
-static const char *state_of(const json_t *sb)
-{
-	const json_t *vms = json_object_get(sb, "vms"), *vm;
-	const char *state = get_str(sb, "state");
-	size_t dead = 0, i;
-
-	json_array_foreach(vms, i, vm)
-		dead += strcmp(get_str(vm, "state"), "dead") == 0;
-	if (!dead || strcmp(state, "running") != 0)
-		return state;
-	return dead == json_array_size(vms) ? "dead" : "part dead";
-}
-
-/* The labels in the order of what a watcher looks for. The name has a column of its own. */
-static json_t *labels_to_show(const json_t *sb)
-{
-	static const char *const first[] = {"task", "sample", "epoch"};
-	json_t *shown = json_object(), *value;
-	const json_t *labels = json_object_get(sb, "labels");
-	const char *key;
-
-	for (unsigned i = 0; i < ARRAY_LEN(first); i++)
-		if ((value = json_object_get(labels, first[i])))
-			json_object_set(shown, first[i], value);
-	json_object_foreach((json_t *)labels, key, value)
-		if (strcmp(key, "name") != 0 || strcmp(get_str(sb, "name"), get_str(labels, key)))
-			json_object_set(shown, key, value);
-	return shown;
-}
 
 /* Columns that are shown only where they would tell something. */
 struct columns {
@@ -64,7 +27,7 @@ static struct columns columns_of(const json_t *list)
 
 static int add_sandbox(struct table *t, struct columns c, const json_t *sb, struct err *e)
 {
-	auto_json json_t *shown = labels_to_show(sb);
+	auto_json json_t *shown = listing_labels(sb);
 	auto_free char *vms = format_list(json_object_get(sb, "vms"), "name");
 	auto_free char *labels = format_list(shown, NULL);
 	const char *cells[8], **cell = cells;
@@ -76,7 +39,7 @@ static int add_sandbox(struct table *t, struct columns c, const json_t *sb, stru
 	*cell++ = get_str(sb, "id");
 	if (c.names)
 		*cell++ = *get_str(sb, "name") ? get_str(sb, "name") : "-";
-	*cell++ = state_of(sb);
+	*cell++ = listing_state(sb);
 	if (c.drivers)
 		*cell++ = get_str(sb, "driver");
 	*cell++ = age;
@@ -85,7 +48,7 @@ static int add_sandbox(struct table *t, struct columns c, const json_t *sb, stru
 	*cell++ = labels;
 	if (table_row(t, cells, e) < 0)
 		return -1;
-	table_colour(t, colour_of(state_of(sb)));
+	table_colour(t, listing_colour(listing_state(sb)));
 	return 0;
 }
 
@@ -111,7 +74,7 @@ static int print_sandboxes(struct cli *cli, const json_t *list, struct err *e)
 	json_array_foreach(list, i, sb)
 		if (add_sandbox(t, c, sb, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 
@@ -129,7 +92,7 @@ static int add_vm(struct table *t, const json_t *vm, struct err *e)
 			    get_str(vm, "accelerator"), get_str(vm, "error")},
 		    e) < 0)
 		return -1;
-	table_colour(t, colour_of(get_str(vm, "state")));
+	table_colour(t, listing_colour(get_str(vm, "state")));
 	return 0;
 }
 
@@ -147,7 +110,7 @@ static int print_vms(struct cli *cli, const json_t *sb, struct err *e)
 	json_array_foreach(json_object_get(sb, "vms"), i, vm)
 		if (add_vm(t, vm, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 
@@ -178,18 +141,6 @@ static int print_formatted(const char *format, const json_t *list, struct err *e
 	return EXIT_OK;
 }
 
-static bool has_labels(const json_t *sb, const json_t *wanted)
-{
-	const json_t *labels = json_object_get(sb, "labels");
-	const char *key;
-	json_t *value;
-
-	json_object_foreach((json_t *)wanted, key, value)
-		if (!json_equal(json_object_get(labels, key), value))
-			return false;
-	return true;
-}
-
 /* Leaves in the list what the options ask for. *ret_hidden: how many were left out only because
  * they are in standby. */
 static int choose(struct cli *cli, json_t *list, size_t *ret_hidden, struct err *e)
@@ -203,9 +154,9 @@ static int choose(struct cli *cli, json_t *list, size_t *ret_hidden, struct err 
 		const json_t *sb = json_array_get(list, i);
 		bool ready = strcmp(get_str(sb, "state"), "standby") == 0;
 
-		if (has_labels(sb, wanted) && (standby || !ready))
+		if (listing_wants(sb, wanted) && (standby || !ready))
 			continue;
-		*ret_hidden += has_labels(sb, wanted);
+		*ret_hidden += listing_wants(sb, wanted);
 		json_array_remove(list, i);
 	}
 	return 0;
@@ -240,6 +191,8 @@ static int cmd_ls_run(struct cli *cli, struct err *e)
 	json_t *args, *list;
 	size_t hidden = 0;
 
+	if (args_has(cli->args, "watch"))
+		return watch_run(cli, e);
 	/* --no-start is for completion: a key press must not start a daemon. */
 	if (args_has(cli->args, "no-start") && cli_connect(cli, 0, e) < 0)
 		return -1;
@@ -261,6 +214,7 @@ static const struct opt ls_opts[] = {
 	{'l', "label", "NAME=VALUE", "those that carry this label (repeated: all of the labels)"},
 	{'q', "ids", NULL, "print ids only, one a line"},
 	{0, "format", "TEXT", "print this for each, {FIELD}s filled in; see below"},
+	{'w', "watch", NULL, "show what the VMs do, live, until q is pressed"},
 	{0, "no-trunc", NULL, "do not cut columns to the terminal's width"},
 	{0, "no-start", NULL, NULL},
 	{0},
@@ -276,9 +230,17 @@ const struct cmd cmd_ls = {
 		 "of\n"
 		 "--format: {id} {name} {state} {driver} {age} {created} {owner_pid} {vms} "
 		 "{labels}\n"
-		 "{label.NAME}; \\t and \\n are a tab and a newline.",
+		 "{label.NAME}; \\t and \\n are a tab and a newline.\n"
+		 "\n"
+		 "--watch shows of each VM what it uses of this host's processors (100% is one)\n"
+		 "and memory, what it sends and receives, and what ran in it last (> while it "
+		 "runs). Where the "
+		 "output\n"
+		 "is no terminal it prints a line for each change, and with --json a document for\n"
+		 "each event of the protocol.",
 	.examples = "  moat ls\n"
 		    "  moat ls -l task=ctf --format '{id}\\t{label.sample}\\t{state}'\n"
+		    "  moat ls --watch\n"
 		    "  moat ls -q | xargs -r moat rm\n"
 		    "  moat ls --json | jq '.sandboxes[].labels'",
 	.opts = ls_opts,

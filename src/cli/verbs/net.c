@@ -78,7 +78,7 @@ static int print_vnets(struct cli *cli, const json_t *net, struct err *e)
 	json_array_foreach(json_object_get(net, "vnets"), i, one)
 		if (add_vnet(t, one, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return 0;
 }
 
@@ -103,7 +103,7 @@ static int print_nics(struct cli *cli, const json_t *net, struct err *e)
 			    e) < 0)
 			return -1;
 	}
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return 0;
 }
 

@@ -51,7 +51,7 @@ static int print_pools(struct cli *cli, const json_t *result, struct err *e)
 		if (add_instance(t, one, e) < 0)
 			return -1;
 	}
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	json_object_foreach(json_object_get(result, "waiting"), pool, waiting) {
 		auto_free char *safe = text_safe(pool);
 

@@ -32,7 +32,9 @@ static int run_foreground(struct cli *cli, struct err *e)
 
 	if (waited_for && args_number(cli->args, "ready-fd", 1023, &ready_fd, e) < 0)
 		return -1;
-	if (cli->serve(waited_for ? (int)ready_fd : -1, waited_for, e) == 0)
+	if (waited_for)
+		options.ready_fd = (int)ready_fd;
+	if (cli->serve(&options, e) == 0)
 		return EXIT_OK;
 	if (waited_for)
 		write_out(

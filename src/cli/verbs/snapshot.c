@@ -60,7 +60,7 @@ static int cmd_snapshots_run(struct cli *cli, struct err *e)
 	json_array_foreach(json_object_get(result, "snapshots"), i, one)
 		if (add_snapshot(t, one, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 

@@ -91,7 +91,7 @@ static int templates_run(struct cli *cli, struct err *e)
 	json_array_foreach(all, i, one)
 		if (add_row(t, one, e) < 0)
 			return -1;
-	table_print(t, &cli->screen);
+	table_print(t, &cli->screen, stdout);
 	return EXIT_OK;
 }
 

@@ -175,6 +175,7 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 	struct guest_exec req = {0};
 	struct exec_args a;
 	struct visit v;
+	int rc;
 
 	if (read_exec_args(rq, &a, e) < 0 || add_strings(a.argv, &argv, e) < 0 ||
 		add_env(a.env, &env, e) < 0 || read_tty(a.tty, &req, e) < 0)
@@ -189,7 +190,10 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 	if (visit_begin(rq, &a.at, &v, e) < 0)
 		return -1;
 	req.user = v.user;
-	if (visit_end(&v, guest_exec(v.guest, &rq->op, &req, &io, &end, e), e) < 0)
+	commands_begin(&v.b.sb->commands, v.vm, req.argv);
+	rc = guest_exec(v.guest, &rq->op, &req, &io, &end, e);
+	commands_end(&v.b.sb->commands, v.vm);
+	if (visit_end(&v, rc, e) < 0)
 		return -1;
 	return exit_to_json(&end, ret, e);
 }

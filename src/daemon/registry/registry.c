@@ -23,6 +23,7 @@ enum {
 #define LOOK_AGAIN 0.01 /* seconds between looks at a sandbox that is seized */
 
 struct registry {
+	struct bell changes;
 	struct lock mu;
 	struct sandbox *first;
 };
@@ -34,6 +35,7 @@ int registry_new(struct registry **ret, struct err *e)
 	if (!r)
 		return err_oom(e);
 	lock_init(&r->mu, "registry.mu", LOCK_OUTER);
+	bell_init(&r->changes);
 	*ret = r;
 	return 0;
 }
@@ -42,6 +44,7 @@ static void sandbox_free(struct sandbox *sb)
 {
 	spec_free(sb->spec);
 	json_decref(sb->labels);
+	commands_done(&sb->commands);
 	if (sb->idle_fd >= 0)
 		close(sb->idle_fd);
 	free(sb);
@@ -58,7 +61,13 @@ void registry_free(struct registry *r)
 		sandbox_free(sb);
 	}
 	lock_done(&r->mu);
+	bell_done(&r->changes);
 	free(r);
+}
+
+struct bell *registry_changes(struct registry *r)
+{
+	return &r->changes;
 }
 
 static void unref_locked(struct sandbox *sb)
@@ -174,6 +183,7 @@ int registry_add(
 	sb->created = time(NULL);
 	sb->ram_mb = req->ram_mb;
 	sb->standby = req->standby;
+	commands_init(&sb->commands);
 	sb->refs = 2; /* the list's and the caller's */
 	{
 		auto_unlock struct lock *held = lock_take(&r->mu);
@@ -184,6 +194,7 @@ int registry_add(
 		sandbox_free(sb);
 		return -1;
 	}
+	bell_ring(&r->changes);
 	json_decref(req->labels); /* the sandbox has its own reference */
 	*ret = sb;
 	return 0;
@@ -197,6 +208,7 @@ void registry_set_spec(struct registry *r, struct sandbox *sb, struct sandbox_sp
 		auto_unlock struct lock *held = lock_take(&r->mu);
 		old = sb->spec;
 		sb->spec = spec;
+		bell_ring(&r->changes);
 	}
 	spec_free(old);
 }
@@ -214,6 +226,7 @@ int registry_running(struct registry *r, struct sandbox *sb, struct driver_sandb
 	sb->driven = driven;
 	if (detach)
 		sb->lease = 0;
+	bell_ring(&r->changes);
 	return 0;
 }
 
@@ -348,6 +361,7 @@ int registry_detach(struct registry *r, const char *id, struct err *e)
 	if (sb->standby)
 		return err_set(e, ERR_UNAVAILABLE, "sandbox %s is in standby", sb->id);
 	sb->lease = 0;
+	bell_ring(&r->changes);
 	return 0;
 }
 
@@ -404,6 +418,7 @@ int registry_take_standby(
 	*ret = (struct borrower){.sb = sb, .driven = sb->driven, .op = by->op};
 	sb->borrowers = ret;
 	sb->refs++;
+	bell_ring(&r->changes);
 	return 1;
 }
 
@@ -434,6 +449,7 @@ struct sandbox *registry_start_removal(
 		if (sb->state != SANDBOX_RUNNING || !fits(sb, arg))
 			continue;
 		sb->state = SANDBOX_REMOVING;
+		bell_ring(&r->changes);
 		leave_standby_locked(sb);
 		sb->refs++;
 		*ret_sandbox = take_ptr(&sb->driven);
@@ -495,6 +511,7 @@ void registry_forget(struct registry *r, struct sandbox *sb)
 		if (*at == sb) {
 			*at = sb->next;
 			sb->refs--; /* the list's; the caller still has one */
+			bell_ring(&r->changes);
 			break;
 		}
 	unref_locked(sb);

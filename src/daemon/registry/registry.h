@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/registry/commands.h"
 #include "daemon/registry/name.h"
 #include "driver/driver.h"
 
@@ -36,6 +37,7 @@ struct sandbox {
 	json_t *labels;       /* object of strings */
 	int64_t created;      /* unix seconds */
 	unsigned ram_mb;      /* the memory that admission has promised it */
+	struct commands commands;
 
 	/* under the registry's lock */
 	enum sandbox_state state;
@@ -65,6 +67,8 @@ struct borrower {
 
 struct registry;
 
+/* Rung when a sandbox appears, changes or goes. */
+struct bell *registry_changes(struct registry *r);
 int registry_new(struct registry **ret, struct err *e);
 void registry_free(struct registry *r); /* NULL is fine */
 

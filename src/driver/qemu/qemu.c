@@ -21,6 +21,7 @@
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
+#include "driver/usage.h"
 #include "util/system/io.h"
 #include "util/thread/lock.h"
 
@@ -170,6 +171,7 @@ static void qemu_explain(struct driver_sandbox *sandbox, unsigned vm, struct err
 
 static void qemu_describe(struct driver_sandbox *sandbox, unsigned i, struct vm_info *ret)
 {
+	const struct qemu_sandbox *b = (struct qemu_sandbox *)sandbox;
 	struct qemu_vm *vm = vm_of(sandbox, i);
 	const char *link = links_name(&vm->links);
 	auto_unlock struct lock *held = lock_take(&vm->mu);
@@ -188,6 +190,34 @@ static void qemu_describe(struct driver_sandbox *sandbox, unsigned i, struct vm_
 		ret->state = VM_RUNNING;
 	if (vm->state == VM_DEAD)
 		snprintf(ret->error, sizeof(ret->error), "%.500s", vm->death.msg);
+}
+
+static void read_usage(int pid, struct vm_figures *ret)
+{
+	struct usage u;
+
+	usage_of_tree(pid, "", &u);
+	ret->cpu_us = (int64_t)u.cpu_us;
+	ret->memory = (int64_t)u.resident;
+}
+
+static void qemu_figures(
+	struct driver_sandbox *sandbox, const struct op *op, unsigned i, struct vm_figures *ret)
+{
+	struct qemu_vm *vm = vm_of(sandbox, i);
+	struct err ignored;
+	int pid = 0;
+
+	{
+		auto_unlock struct lock *held = lock_take(&vm->mu);
+		if (vm->state != VM_DEAD)
+			pid = (int)vm->proc.pid;
+	}
+	if (pid > 0)
+		read_usage(pid, ret);
+	/* Without them the columns stay empty. */
+	if (vm->net && net_counters(vm->net, op, i, &ret->sent, &ret->received, &ignored) < 0)
+		ret->sent = ret->received = -1;
 }
 
 static int qemu_shot(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
@@ -269,6 +299,7 @@ const struct driver_ops driver_qemu = {
 	.guest_give = qemu_give,
 	.explain = qemu_explain,
 	.describe = qemu_describe,
+	.figures = qemu_figures,
 	.screenshot = qemu_shot,
 	.log_path = qemu_log_path,
 	.net_show = qemu_net_show,

@@ -1,6 +1,7 @@
 /* sandbox.h - one local sandbox: making, starting and removing it. By its owner, one at a time. */
 #pragma once
 
+#include "driver/qemu/net.h"
 #include "driver/qemu/vm/vm.h"
 
 enum { QEMU_CLEANUP_SECONDS = 30 };

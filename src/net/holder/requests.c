@@ -244,6 +244,14 @@ static int answer_listen(struct holder *h, json_t *args, json_t **ret, int *ret_
 	return 0;
 }
 
+static int open_counters(void *arg, struct err *e)
+{
+	int *fd = arg;
+
+	*fd = open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC);
+	return *fd < 0 ? err_sys(e, errno, "counters") : 0;
+}
+
 struct ask {
 	const char *tap, *bridge;
 	struct mac_addr from;
@@ -348,6 +356,8 @@ int holder_answer(
 		return answer_listen(h, args, ret, ret_fd, e);
 	if (strcmp(op, "leases") == 0)
 		return answer_leases(h, ret_fd, e);
+	if (strcmp(op, "counters") == 0)
+		return netns_run(h->netns, open_counters, ret_fd, NULL, e);
 	if (strcmp(op, "ask") == 0)
 		return answer_ask(h, args, ret, ret_fd, e);
 	if (strcmp(op, "dial") == 0)

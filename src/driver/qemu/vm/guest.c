@@ -152,9 +152,12 @@ static int open_link(
 	*ret_below = NULL;
 	if (open_guest(vm, op, ret, e) < 0)
 		return qemu_vm_explain(vm, e);
-	auto_unlock struct lock *held = lock_take(&vm->mu);
-	if (vm->state == VM_STARTING)
-		vm->state = VM_RUNNING;
+	{
+		auto_unlock struct lock *held = lock_take(&vm->mu);
+		if (vm->state == VM_STARTING)
+			vm->state = VM_RUNNING;
+	}
+	bell_ring(vm->env->changes);
 	return 0;
 }
 

@@ -113,6 +113,7 @@ static void note_death(struct qemu_vm *vm)
 		vm->state = VM_DEAD;
 		vm->death = why;
 	}
+	bell_ring(vm->env->changes);
 	if (write(vm->dead_fd, &one, sizeof(one)) < 0)
 		log_msg(NULL, LOG_ERROR, "%s: cannot tell of a VM's end", vm->sandbox);
 	qmp_fail(vm->qmp, &why);

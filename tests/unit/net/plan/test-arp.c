@@ -1,5 +1,5 @@
 /* Questions by ARP, and who answers them. */
-#include "net/arp.h"
+#include "net/plan/arp.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "net/arp.h"
+#include "net/plan/arp.h"
 
 #include <string.h>
 
