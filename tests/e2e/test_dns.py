@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ import frames as raw
 import pytest
 from attempts import ask_by_tcp, question, tcp
 from ranges import GET, SMALL, Range, card_of, frames, helpers, holders, send_frames, subnet
-from world import BANNER, LAST, MANY, World
+from walls import Taken, capabilities, probe, user_of
+from world import BANNER, EVIL, HOST, HOST_TOO, LAST, MANY, METADATA, PRIVATE, World
 
 from tools import namespace, until
 
@@ -207,8 +210,16 @@ def test_addresses_are_opened_without_a_program(range_: Range) -> None:
     # Where the holder looks for programs, `nft` fails from now on.
     holder = max(holders(range_, range_.sandbox))
     assert namespace(holder, "mnt") != namespace(os.getpid(), "mnt")
-    replace = ["mount", "--bind", "/bin/false", shutil.which("nft") or ""]
-    subprocess.run(["nsenter", "-t", str(holder), "--mount", *replace], check=True)
+    nft = shutil.which("nft") or ""
+    enter = ["nsenter", "-t", str(holder), "--mount", "--pid"]
+    subprocess.run([*enter, "mount", "--bind", "/bin/false", nft], check=True)
+    try:
+        check_opening(range_, many)
+    finally:
+        subprocess.run([*enter, "umount", nft], check=True)
+
+
+def check_opening(range_: Range, many: bytes) -> None:
     # More addresses than moat remembers: the second time, they are opened though they are open.
     for _ in range(2):
         answer = bytes.fromhex(range_.sh(range_.sandbox, "asker", ask_by_tcp(GATEWAY, many)))
@@ -223,3 +234,138 @@ def test_addresses_are_opened_without_a_program(range_: Range) -> None:
     listed = subprocess.run([*inside, "dns0"], check=True, capture_output=True, text=True).stdout
     elements = [one["elem"] for one in json.loads(listed)["nftables"][1]["set"]["elem"]]
     assert {(one["val"], one["timeout"]) for one in elements} >= {(a, 600) for a in MANY}
+
+
+# Of what the DNS server was given (net/dns/server/server.h).
+TO_HOLDER, TO_OUTSIDE, FIRST_LISTENER = 5, 6, 7
+DONE, FORBIDDEN = 1, 2
+HOUR = 3600
+
+
+def server_of(range_: Range) -> int:
+    (found,) = helpers(range_, range_.sandbox, "moat-helper net-dns")
+    return found
+
+
+def number(address: str) -> int:
+    return int.from_bytes(socket.inet_aton(address), "big")
+
+
+def ask_to_open(taken: Taken, *addresses: str, zone: int = 0, seconds: int = HOUR) -> int | None:
+    """What the holder says to a message as only a server can send it; None: nothing."""
+    taken.asked = getattr(taken, "asked", 0x77000000) + 1  # type: ignore[attr-defined]
+    count = len(addresses)
+    ask = struct.pack("<5I", taken.asked, zone, seconds, count, count)  # type: ignore[attr-defined]
+    ask += b"".join(struct.pack("<I", number(one)) for one in addresses)
+    assert taken.call("sendto", TO_HOLDER, taken.put(ask), len(ask), 0, 0, 0) == len(ask)
+    wait = taken.put(struct.pack("<ihh", TO_HOLDER, 1, 0))
+    if taken.call("poll", wait, 1, 300 if zone or seconds > 86400 else 20000) != 1:
+        return None
+    assert taken.call("recvfrom", TO_HOLDER, taken.put(bytes(8)), 8, 0, 0, 0) == 8
+    said, verdict = struct.unpack("<II", taken.read(taken.room, 8))
+    assert said == taken.asked  # type: ignore[attr-defined]
+    return int(verdict)
+
+
+def take_socket(taken: Taken) -> int:
+    """A socket to the host's resolver, as the server gets one for each question."""
+    ask = struct.pack("<3I", 1, 0, 0)
+    assert taken.call("sendto", TO_OUTSIDE, taken.put(ask), len(ask), 0, 0, 0) == len(ask)
+    assert taken.call("poll", taken.put(struct.pack("<ihh", TO_OUTSIDE, 1, 0)), 1, 20000) == 1
+    base = taken.put(bytes(256))
+    # struct iovec at 64, control data at 128, struct msghdr at 0.
+    taken.put(struct.pack("<QQ", base + 192, 8), 64)
+    taken.put(struct.pack("<QI4xQQQQi4x", 0, 0, base + 64, 1, base + 128, 24, 0))
+    assert taken.call("recvmsg", TO_OUTSIDE, base, 0) == 4
+    length, level, kind, fd = struct.unpack("<Qiii", taken.read(base + 128, 20))
+    assert (length, level, kind) == (20, socket.SOL_SOCKET, socket.SCM_RIGHTS)
+    return int(fd)
+
+
+REFUSED = -1  # EPERM
+
+
+def check_it_gets_nowhere(taken: Taken) -> None:
+    """No file, no process, no network but its sockets, no code of its own."""
+    path, room = taken.put(b"/etc/passwd\0"), taken.put(bytes(64), 512)
+    inet, unix, netlink = socket.AF_INET, socket.AF_UNIX, socket.AF_NETLINK
+    for family, kind in ((inet, 1), (inet, 2), (inet, 3), (unix, 1), (netlink, 3), (17, 3)):
+        assert taken.call("socket", family, kind, 0) == REFUSED
+    assert taken.call("openat", -100, path, 0) == REFUSED
+    assert taken.call("execve", path, 0, 0) == REFUSED
+    assert taken.call("clone", 17, 0, 0, 0, 0) == REFUSED
+    assert taken.call("ptrace", 0x4206, 1, 0, 0) == REFUSED
+    assert taken.call("process_vm_readv", 1, room, 1, room, 1, 0) == REFUSED
+    assert taken.call("kill", 1, 0) == REFUSED
+    for name in ("mount", "unshare", "setns", "memfd_create", "ioctl", "sendmsg", "dup2"):
+        assert taken.call(name, FIRST_LISTENER, path, room, 0, 0) == REFUSED, name
+    assert taken.call("mprotect", taken.room, 4096, 7) == REFUSED
+    assert taken.call("close", FIRST_LISTENER) == REFUSED
+    assert taken.call("bind", FIRST_LISTENER, room, 16) == REFUSED
+    # The host's network, by the only sockets that are in there.
+    fd = take_socket(taken)
+    evil = struct.pack("<H", inet) + struct.pack(">H", 53) + socket.inet_aton(EVIL) + bytes(8)
+    to = taken.put(evil, 512)
+    assert taken.call("sendto", fd, path, 5, 0, to, 16) == REFUSED
+    assert taken.call("connect", fd, to, 16) == REFUSED
+    assert taken.call("sendto", fd, path, 5, 0, 0, 0) == 5, "the resolver may be asked"
+    assert taken.call("close", fd) == 0
+    assert taken.call("getrandom", room, 8, 0) == 8, "the calls are made"
+
+
+def test_what_a_server_can_do_that_was_taken_over(range_: Range) -> None:
+    server = server_of(range_)
+    assert capabilities(server) == set()
+    assert os.listdir(f"/proc/{server}/root") == []
+    # Who has taken over dnsmasq, which is of the same user, gets no further by that.
+    (dhcp,) = helpers(range_, range_.sandbox, "dnsmasq")
+    assert user_of(dhcp) == user_of(server)
+    for other in (server, *holders(range_, range_.sandbox)):
+        reached = probe(user_of(dhcp), [other])["done"]
+        assert not {"write its memory", "trace it"} & {*reached}
+    assert BANNER not in range_.sh(range_.sandbox, "asker", f"{tcp(EVIL)} 2>&1; true")
+    with Taken(server) as taken:
+        check_it_gets_nowhere(taken)
+        for address in (*METADATA, PRIVATE, HOST, HOST_TOO, "127.0.0.1", "0.0.0.0", "224.0.0.1"):
+            assert ask_to_open(taken, address) == FORBIDDEN, address
+            assert ask_to_open(taken, EVIL, address) == FORBIDDEN, address
+        assert ask_to_open(taken, EVIL, zone=1) is None
+        assert ask_to_open(taken, EVIL, seconds=86401) is None
+    assert BANNER not in range_.sh(range_.sandbox, "asker", f"{tcp(EVIL)} 2>&1; true")
+    # The server goes on, and what it may do is what the holder lets it.
+    assert BANNER in range_.sh(range_.sandbox, "asker", GET % "mirror.example")
+    with Taken(server) as taken:
+        assert ask_to_open(taken, EVIL) == DONE
+    assert BANNER in range_.sh(range_.sandbox, "asker", GET % EVIL)
+
+
+def test_the_server_ends_or_is_stopped(range_: Range) -> None:
+    def resolves() -> bool:
+        return BANNER in range_.sh(range_.sandbox, "asker", GET % "www.forge.example")
+
+    def refused() -> set[str]:
+        said = json.loads(range_.ok("logs", "--net", "--json", range_.sandbox))
+        return {one["name"] for one in said["names"]}
+
+    range_.sh(range_.sandbox, "asker", f"nslookup before.example {GATEWAY}; true")
+    server = server_of(range_)
+    os.kill(server, signal.SIGSTOP)
+    assert "before.example" in refused(), "its record is there without it"
+    os.kill(server, signal.SIGCONT)
+    assert resolves()
+    assert server_of(range_) == server
+    os.kill(server, signal.SIGKILL)
+    until(resolves, "another one serves")
+    assert server_of(range_) != server
+    range_.sh(range_.sandbox, "asker", f"nslookup after.example {GATEWAY}; true")
+    assert {"before.example", "after.example"} <= refused()
+    # Where it waits for the holder's parent, which is stopped, nobody else waits for it.
+    outside = min(holders(range_, range_.sandbox))
+    os.kill(outside, signal.SIGSTOP)
+    try:
+        said = range_.sh(range_.sandbox, "asker", f"nslookup www.forge.example {GATEWAY}; true")
+        assert "Address: 203" not in said
+        assert "before.example" in refused()
+    finally:
+        os.kill(outside, signal.SIGCONT)
+    until(resolves, "names are resolved again")

@@ -57,7 +57,8 @@ echo '{"format":1,"arch":"x86_64","description":"d","disk":"disk","disk_format":
     >"$1/manifest.json"
 """
 
-SANDBOX = ("client", "daemon", "qemu", "qemu-guard", "holder", "holder-guard", "pasta", "dnsmasq")
+SANDBOX = ("client", "daemon", "qemu", "qemu-guard", "holder", "holder-guard", "pasta")
+SANDBOX += ("dnsmasq", "dns")
 STORE = ("client", "daemon", "guard", "worker")
 
 
@@ -90,6 +91,7 @@ SIGNALS = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "STOP": signal.SIGSTO
 ROLES = {
     " serve ": "daemon",
     "moat-helper net-holder": "holder",
+    "moat-helper net-dns": "dns",
     "qemu-system": "qemu",
     "pasta ": "pasta",
     "dnsmasq ": "dnsmasq",

@@ -58,8 +58,8 @@ static size_t check_name(const uint8_t *p, size_t size)
 static void check_upstream(const struct dns_question *q)
 {
 	static const uint8_t head[] = "\xab\xcd\1\0\0\1\0\0\0\0\0\0", in[] = "\0\1";
-	static struct zone_refusal refusals[ZONE_REFUSALS_MAX];
-	struct zone z = {.vnet = "lan", .has_egress = true, .open = true, .refusals = refusals};
+	static struct refusals refusals;
+	struct zone z = {.vnet = "lan", .has_egress = true, .open = true, .refusals = &refusals};
 	auto_buf struct buf out = {0}, query = {0};
 	enum zone_verdict verdict;
 	struct bytes name;

@@ -36,8 +36,7 @@ static int load_policy(struct zone *z, const json_t *domains, const json_t *cidr
 
 	z->domains = calloc(json_array_size(domains) + 1, sizeof(*z->domains));
 	z->cidrs = calloc(json_array_size(cidrs) + 1, sizeof(*z->cidrs));
-	z->refusals = calloc(ZONE_REFUSALS_MAX, sizeof(*z->refusals));
-	if (!z->domains || !z->cidrs || !z->refusals)
+	if (!z->domains || !z->cidrs)
 		return err_oom(e);
 	json_array_foreach(domains, i, one)
 		z->domains[z->n_domains++] = json_string_value(one);
@@ -68,53 +67,22 @@ void zone_free(struct zone *z)
 	free(z->names);
 	free(z->domains);
 	free(z->cidrs);
-	free(z->refusals);
 }
 
-void zone_refuse(struct zone *z, const char *name, const char *why)
+int zones_load(const json_t *list, struct zone **ret, unsigned *ret_n, struct err *e)
 {
-	struct zone_refusal *r;
+	struct zone *zones = calloc(json_array_size(list) + 1, sizeof(*zones));
+	const json_t *one;
+	size_t i;
 
-	z->refused++;
-	for (unsigned i = 0; i < z->n_refusals; i++) {
-		r = &z->refusals[i];
-		if (strcmp(r->name, name) == 0 && strcmp(r->why, why) == 0) {
-			r->count++;
-			r->last = time(NULL);
-			return;
-		}
-	}
-	r = &z->refusals[z->next_refusal];
-	z->next_refusal = (z->next_refusal + 1) % ZONE_REFUSALS_MAX;
-	z->forgotten += r->count; /* 0 if the entry was unused */
-	if (z->n_refusals < ZONE_REFUSALS_MAX)
-		z->n_refusals++;
-	*r = (struct zone_refusal){.count = 1, .last = time(NULL)};
-	snprintf(r->name, sizeof(r->name), "%s", name);
-	snprintf(r->why, sizeof(r->why), "%s", why);
-}
-
-json_t *zone_refusals(const struct zone *z)
-{
-	json_t *list = json_array();
-	int rc = 0;
-
-	for (unsigned i = 0; list && i < z->n_refusals && rc == 0; i++) {
-		const struct zone_refusal *r = &z->refusals[i];
-
-		rc = json_array_append_new(
-			list, json_pack("{s:s, s:s, s:s, s:i, s:I}", "vnet", z->vnet, "name",
-				      r->name, "why", r->why, "count", (int)r->count, "last",
-				      (json_int_t)r->last));
-	}
-	if (list && z->forgotten && rc == 0)
-		rc = json_array_append_new(list,
-			json_pack("{s:s, s:n, s:s, s:I, s:n}", "vnet", z->vnet, "name", "why",
-				"no room to list them", "count", (json_int_t)z->forgotten, "last"));
-	if (rc == 0)
-		return list;
-	json_decref(list);
-	return NULL;
+	if (!zones)
+		return err_oom(e);
+	json_array_foreach(list, i, one)
+		if (zone_load(&zones[i], one, e) < 0)
+			return -1;
+	*ret = zones;
+	*ret_n = (unsigned)json_array_size(list);
+	return 0;
 }
 
 /* "victim" and "victim.internal" are names of the same VM. */
@@ -192,14 +160,14 @@ int zone_answer(struct zone *z, const struct dns_question *q, enum zone_verdict 
 	if (is_ours_alone(q->name))
 		return dns_make_answer(q, DNS_NXDOMAIN, 0, NULL, ret, e);
 	if (!z->has_egress || !is_allowed(z, q->name)) {
-		zone_refuse(z, q->name, "name not allowed");
+		refusals_add(z->refusals, q->name, REFUSED_NAME);
 		return dns_make_answer(q, DNS_REFUSED, 0, NULL, ret, e);
 	}
 	/* An empty answer, for other types and for AAAA, is what resolvers understand best: after
 	 * an error they would ask again, or find fault with the server. */
 	if (!is_ordinary(q->type)) {
 		if (q->type != DNS_AAAA)
-			zone_refuse(z, q->name, "type not allowed");
+			refusals_add(z->refusals, q->name, REFUSED_TYPE);
 		return dns_make_answer(q, DNS_OK, 0, NULL, ret, e);
 	}
 	*ret_verdict = ZONE_ASK_UPSTREAM;
@@ -220,18 +188,17 @@ void zone_opened(struct zone *z, uint32_t addr, int64_t until)
 	z->next_opened = (z->next_opened + 1) % ZONE_OPEN_MAX;
 }
 
-bool zone_accepts(const struct zone *z, const struct dns_answer *a,
+bool zone_accepts(const struct zone *z, const uint32_t *addrs, unsigned n,
 	bool (*is_host)(void *arg, uint32_t addr), void *arg)
 {
-	for (unsigned i = 0; i < a->n_addrs; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		bool named = false;
 
-		if (net_is_forbidden(a->addrs[i]) || is_host(arg, a->addrs[i]))
+		if (net_is_forbidden(addrs[i]) || is_host(arg, addrs[i]))
 			return false;
 		for (size_t k = 0; k < z->n_cidrs; k++)
-			named |= net_is_private(z->cidrs[k]) &&
-				 ipv4_net_has(z->cidrs[k], a->addrs[i]);
-		if (!named && net_is_private((struct ipv4_net){a->addrs[i], 32}))
+			named |= net_is_private(z->cidrs[k]) && ipv4_net_has(z->cidrs[k], addrs[i]);
+		if (!named && net_is_private((struct ipv4_net){addrs[i], 32}))
 			return false;
 	}
 	return true;

@@ -1,25 +1,15 @@
 /* zone.h - what moat's DNS server answers on one vnet: names of its VMs, and outside names that the
- * egress policy allows. Pure, apart from its log of refusals. For the holder's main thread. */
+ * egress policy allows. Pure, apart from its record of refusals. Not thread-safe. */
 #pragma once
 
 #include <jansson.h>
-#include <time.h>
 
-#include "net/dns/msg.h"
+#include "net/dns/refusals.h"
 #include "spec/net-addr.h"
-
-enum { ZONE_REFUSALS_MAX = 256 };
 
 struct zone_name {
 	const char *name; /* borrowed from the plan */
 	uint32_t addr;
-};
-
-struct zone_refusal {
-	char name[DNS_NAME_MAX];
-	char why[40];
-	unsigned count;
-	time_t last;
 };
 
 /* An address that was opened, and until when (seconds of now_ns). */
@@ -40,10 +30,7 @@ struct zone {
 	size_t n_domains;
 	struct ipv4_net *cidrs;
 	size_t n_cidrs;
-	struct zone_refusal *refusals; /* a ring: a new one replaces the oldest */
-	unsigned n_refusals, next_refusal;
-	unsigned long refused;                  /* number of all refusals */
-	unsigned long forgotten;                /* refusals whose entry in the ring was replaced */
+	struct refusals *refusals;              /* the caller's; for zone_answer */
 	struct zone_open opened[ZONE_OPEN_MAX]; /* a ring: a new one replaces the oldest */
 	unsigned next_opened;
 };
@@ -51,6 +38,8 @@ struct zone {
 /* Loads a member of the plan's "dns". The plan must outlive the zone. */
 int zone_load(struct zone *z, const json_t *j, struct err *e);
 void zone_free(struct zone *z);
+/* Loads the plan's "dns"; what this allocates is never freed. */
+int zones_load(const json_t *list, struct zone **ret, unsigned *ret_n, struct err *e);
 
 enum zone_verdict { ZONE_ANSWERED, ZONE_ASK_UPSTREAM };
 
@@ -58,15 +47,12 @@ enum zone_verdict { ZONE_ANSWERED, ZONE_ASK_UPSTREAM };
  * host names and for types that are on a list of ordinary ones. */
 int zone_answer(struct zone *z, const struct dns_question *q, enum zone_verdict *ret_verdict,
 	struct buf *ret, struct err *e);
-/* Whether the guest may get an upstream server's answer. Not if an address is the host's (is_host
- * decides), is never outside, or is in a private network that the policy does not name. */
-bool zone_accepts(const struct zone *z, const struct dns_answer *a,
+/* Whether the guest may get an upstream server's answer with these addresses. Not if one is the
+ * host's (is_host decides), is never outside, or is in a private network that the policy does not
+ * name. */
+bool zone_accepts(const struct zone *z, const uint32_t *addrs, unsigned n,
 	bool (*is_host)(void *arg, uint32_t addr), void *arg);
-void zone_refuse(struct zone *z, const char *name, const char *why);
 /* Whether the address is known to be open until then, so that it need not be opened again: a guest
  * can ask very often. */
 bool zone_is_open(const struct zone *z, uint32_t addr, int64_t until);
 void zone_opened(struct zone *z, uint32_t addr, int64_t until);
-/* The refusals as a list of objects. If some were replaced, the last object counts them; it has no
- * name. */
-json_t *zone_refusals(const struct zone *z);

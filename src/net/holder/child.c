@@ -13,10 +13,12 @@ static int start(void *arg, struct err *e)
 {
 	struct child *c = arg;
 	struct proc_req req = {.argv = (const char *const *)c->argv.v,
+		.program = c->is_own ? "/proc/self/exe" : NULL,
+		.in_fd = c->in_fd,
 		.out_fd = c->log_fd,
 		.err_fd = c->log_fd,
-		.fds = &c->fd,
-		.n_fds = c->fd.as != 0};
+		.fds = c->fds,
+		.n_fds = c->n_fds};
 
 	return proc_start(&req, &c->proc, e);
 }

@@ -8,11 +8,14 @@
 struct child {
 	const char *what; /* for messages */
 	struct strv argv;
-	int netns;         /* its network namespace; -1: ours */
-	struct proc_fd fd; /* a file that it inherits; as 0: none */
-	int log_fd;        /* its stdout and stderr */
-	unsigned ends;     /* how often it has ended since it last ran for long */
-	int64_t since;     /* when it was last started (now_ns) */
+	bool is_own;           /* argv[0] is moat-helper, which a holder sees only as itself */
+	int netns;             /* its network namespace; -1: ours */
+	int in_fd;             /* its stdin; 0: nothing */
+	struct proc_fd fds[4]; /* further files that it inherits */
+	unsigned n_fds;
+	int log_fd;    /* its stdout and stderr */
+	unsigned ends; /* how often it has ended since it last ran for long */
+	int64_t since; /* when it was last started (now_ns) */
 	struct proc proc;
 };
 

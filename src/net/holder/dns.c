@@ -1,306 +1,155 @@
 #include "net/holder/dns.h"
 
-#include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "net/holder/dns-tcp.h"
-#include "net/holder/netns.h"
+#include "net/dns/asks.h"
+#include "net/dns/server/server.h"
+#include "net/holder/egress.h"
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/json.h"
 
-enum {
-	PENDING_MAX = 256, /* questions that upstream servers have not answered yet */
-	TRIES_MAX = 4,
-	TRY_MS = 2500,
-	LISTEN_MAX = DNS_TCP_LISTENERS,
-	BATCH = 64, /* messages read from one socket before the others are served */
-	BACKLOG = 16,
-};
+#define START_SECONDS 60
 
-struct listener {
-	int fd;
-	struct zone *zone;
-};
-
-struct pending {
-	int fd; /* -1: unused */
-	struct listener *from;
-	struct sockaddr_in client;
-	struct dns_question q;
-	uint16_t id; /* id of our query to the upstream server */
-	unsigned tries;
-	int64_t deadline;
-};
-
-struct dns {
-	struct holder *h;
-	struct zone *zones;
-	size_t n_zones;
-	struct listener listeners[LISTEN_MAX];
-	unsigned n_listeners;
-	struct pending pending[PENDING_MAX];
-	struct dns_tcp *tcp;
-};
-
-static_assert(LISTEN_MAX + PENDING_MAX + DNS_TCP_POLL_MAX <= DNS_POLL_MAX, "room for all");
-
-/* ---- starting ---- */
-
-struct bind_job {
-	const char *addr;
-	int udp, tcp;
-};
-
-static int bind_inside(void *arg, struct err *e)
+/* Guests can make the process fill its record, but nobody can make the memory smaller: we read it.
+ */
+static int make_record(struct holder_dns *d, int *ret_fd, struct err *e)
 {
-	struct bind_job *job = arg;
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(DNS_PORT)};
-	auto_fd int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	auto_fd int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	off_t size = (off_t)(d->n_zones * sizeof(*d->record));
+	auto_fd int fd = memfd_create("refusals", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *p;
 
-	if (udp < 0 || tcp < 0 || inet_pton(AF_INET, job->addr, &at.sin_addr) != 1 ||
-		bind(udp, (struct sockaddr *)&at, sizeof(at)) < 0 ||
-		bind(tcp, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(tcp, BACKLOG) < 0)
-		return err_sys(e, errno, "DNS on %s", job->addr);
-	job->udp = take_fd(&udp);
-	job->tcp = take_fd(&tcp);
+	if (fd < 0 || ftruncate(fd, size) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return err_sys(e, errno, "memory");
+	p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return err_sys(e, errno, "memory");
+	d->record = p;
+	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
-static int start_zone(struct dns *d, json_t *j, struct err *e)
+static int zones_file(json_t *list, int *ret_fd, struct err *e)
 {
-	struct zone *z = &d->zones[d->n_zones++];
-	json_t *addr;
-	size_t i;
+	auto_json json_t *all = NULL;
+	auto_free char *text = NULL;
 
-	if (zone_load(z, j, e) < 0)
+	if (json_make(&all, e, "{s:O}", "zones", list) < 0 || json_to_str(all, &text, e) < 0)
 		return -1;
-	json_array_foreach(json_object_get(j, "listen"), i, addr) {
-		struct bind_job job = {.addr = json_string_value(addr)};
+	return file_in_memory("zones", text, strlen(text), ret_fd, e);
+}
 
-		if (d->n_listeners == LISTEN_MAX)
-			return err_set(e, ERR_INTERNAL, "too many networks");
-		if (netns_run(d->h->netns, bind_inside, &job, NULL, e) < 0)
-			return -1;
-		d->listeners[d->n_listeners++] = (struct listener){job.udp, z};
-		if (dns_tcp_add(d->tcp, job.tcp, z, e) < 0)
-			return -1;
-	}
+static bool leads_out(const struct holder_dns *d)
+{
+	for (unsigned i = 0; i < d->n_zones; i++)
+		if (d->zones[i].has_egress)
+			return true;
+	return false;
+}
+
+/* All that it needs stays open here: it may have to be started again. */
+static int start_process(struct holder *h, json_t *list, struct err *e)
+{
+	struct holder_dns *d = &h->dns;
+	struct child *c = &h->children[h->n_children];
+	int pair[2], zones, record;
+
+	if (h->n_children == HOLDER_CHILDREN_MAX)
+		return err_set(e, ERR_INTERNAL, "too many programs");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, errno, "socketpair");
+	d->fd = pair[0];
+	if (make_record(d, &record, e) < 0 || zones_file(list, &zones, e) < 0)
+		return -1;
+	*c = (struct child){.what = "DNS",
+		.is_own = true,
+		.netns = h->netns,
+		.log_fd = h->log[1],
+		.proc = PROC_NONE,
+		.fds = {{zones, DNS_FD_ZONES}, {record, DNS_FD_REFUSALS}, {pair[1], DNS_FD_HOLDER},
+			{h->outside, DNS_FD_OUTSIDE}},
+		.n_fds = leads_out(d) ? 4 : 3};
+	strv_add_all(&c->argv, "moat-helper", "net-dns", h->stamp, NULL);
+	if (strv_check(&c->argv, e) < 0 || child_start(c, e) < 0)
+		return -1;
+	d->child = h->n_children++;
 	return 0;
 }
 
-int dns_start(struct holder *h, struct dns **ret, struct err *e)
+int dns_start(struct holder *h, struct err *e)
 {
-	json_t *list = json_object_get(h->plan, "dns"), *one;
-	struct dns *d = calloc(1, sizeof(*d));
-	size_t i;
+	json_t *list = json_object_get(h->plan, "dns");
 
-	if (d)
-		d->zones = calloc(json_array_size(list) + 1, sizeof(*d->zones));
-	if (!d || !d->zones) {
-		free(d);
-		return err_oom(e);
-	}
-	d->h = h;
-	for (unsigned k = 0; k < PENDING_MAX; k++)
-		d->pending[k].fd = -1;
-	*ret = d; /* never freed: lives as long as the holder */
-	if (dns_tcp_new(h, &d->tcp, e) < 0)
+	if (zones_load(list, &h->dns.zones, &h->dns.n_zones, e) < 0)
 		return -1;
-	json_array_foreach(list, i, one)
-		if (start_zone(d, one, e) < 0)
-			return -1;
+	return h->dns.n_zones ? start_process(h, list, e) : 0;
+}
+
+int dns_wait(struct holder *h, struct err *e)
+{
+	struct pollfd fds[] = {{.fd = h->dns.fd, .events = POLLIN}, {.events = POLLIN}};
+	struct op op = op_for_cleanup(START_SECONDS);
+
+	if (h->dns.fd < 0)
+		return 0;
+	fds[1].fd = h->children[h->dns.child].proc.pidfd;
+	if (op_wait_fds(&op, fds, 2, e) < 0)
+		return err_wrap(e, "DNS");
+	if (!fds[0].revents)
+		return err_set(e, ERR_BACKEND, "DNS ended at once");
+	dns_serve(h);
 	return 0;
 }
 
-/* ---- asking upstream servers ---- */
-
-static void send_back(const struct pending *p, struct bytes data)
+static bool is_host(void *arg, uint32_t addr)
 {
-	/* If this fails, the guest asks again. */
-	(void)!sendto(p->from->fd, data.p, data.len, MSG_NOSIGNAL,
-		(const struct sockaddr *)&p->client, sizeof(p->client));
+	return hostaddr_has(arg, addr);
 }
 
-static void give_up(struct pending *p, enum dns_rcode rcode)
+static enum ask_verdict judge(struct holder *h, const struct ask_open *ask)
 {
-	auto_buf struct buf out = {0};
-	struct err ignored;
+	const struct zone *z = &h->dns.zones[ask->zone];
+	struct err e;
 
-	if (p->fd >= 0)
-		close(p->fd);
-	p->fd = -1;
-	if (dns_make_answer(&p->q, rcode, 0, NULL, &out, &ignored) == 0)
-		send_back(p, buf_bytes(&out));
+	if (!zone_accepts(z, ask->addrs, ask->n, is_host, &h->hosts))
+		return ASK_FORBIDDEN;
+	if (!ask->n_open)
+		return ASK_DONE;
+	if (!z->set ||
+		egress_open_addresses(h, z->set, ask->addrs, ask->n_open, ask->seconds, &e) < 0)
+		return ASK_FAILED;
+	return ASK_DONE;
 }
 
-/* Every query has a new port and a new id, so that nobody can guess both. */
-static bool ask_next(const struct dns *d, struct pending *p)
+void dns_serve(struct holder *h)
 {
-	struct sockaddr_storage servers[DNS_SERVERS_MAX];
-	unsigned n = dns_servers(d->h, servers);
-	const struct sockaddr_storage *to;
-	auto_buf struct buf query = {0};
-	struct err ignored;
+	static uint8_t data[sizeof(struct ask_open) + 1]; /* one more, to see what is too long */
+	static struct ask_open ask;
+	ssize_t n = recv(h->dns.fd, data, sizeof(data), MSG_DONTWAIT);
+	struct ask_opened said;
 
-	if (p->fd >= 0)
-		close(p->fd);
-	p->fd = -1;
-	if (n == 0 || p->tries >= TRIES_MAX)
-		return false;
-	to = &servers[p->tries++ % n];
-	p->fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (p->fd < 0 || dns_new_query(&p->q, &p->id, &query, &ignored) < 0)
-		return false;
-	p->deadline = now_ns() + (int64_t)TRY_MS * 1000000;
-	/* If the query cannot be sent, the deadline tries the next server. */
-	if (connect(p->fd, (const struct sockaddr *)to, sizeof(*to)) == 0)
-		(void)!send(p->fd, buf_data(&query), query.len, MSG_NOSIGNAL);
-	return true;
+	if (n <= 0 || !ask_open_parse((struct bytes){data, (size_t)n}, h->dns.n_zones, &ask))
+		return; /* that it is ready, or nothing that we know */
+	said = (struct ask_opened){ask.number, judge(h, &ask)};
+	/* Whoever does not take its answers gets none. */
+	(void)!send(h->dns.fd, &said, sizeof(said), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void ask_outside(struct dns *d, struct listener *from, const struct sockaddr_in *client,
-	const struct dns_question *q)
-{
-	struct pending *p = NULL;
-	unsigned mine = 0, room = 0;
-
-	for (unsigned i = 0; i < PENDING_MAX; i++) {
-		if (d->pending[i].fd >= 0) {
-			mine += d->pending[i].from->zone == from->zone;
-			continue;
-		}
-		p = &d->pending[i];
-		room++;
-	}
-	/* A vnet may have no more pending questions than are free for the others. */
-	if (mine >= room)
-		return; /* the guest will ask again */
-	*p = (struct pending){.fd = -1, .from = from, .client = *client, .q = *q};
-	if (!ask_next(d, p))
-		give_up(p, DNS_SERVFAIL);
-}
-
-static void take_answer(struct dns *d, struct pending *p)
-{
-	uint8_t data[DNS_UDP_MAX];
-	struct dns_answer a;
-	struct err ignored;
-	ssize_t n = recv(p->fd, data, sizeof(data), 0);
-
-	if (n < 0 && errno == EAGAIN)
-		return;
-	if (n < 0) { /* no server there: try the next one */
-		if (!ask_next(d, p))
-			give_up(p, DNS_SERVFAIL);
-		return;
-	}
-	if (dns_parse_answer((struct bytes){data, (size_t)n}, &p->q, p->id, &a, &ignored) < 0)
-		return; /* not our query's answer, or broken: wait on, until the deadline */
-	if (!dns_admit(d->h, p->from->zone, p->q.name, &a)) {
-		give_up(p, DNS_REFUSED);
-		return;
-	}
-	dns_pass_on(&a, &p->q, data);
-	send_back(p, (struct bytes){data, a.end});
-	close(p->fd);
-	p->fd = -1;
-}
-
-/* ---- serving the guests ---- */
-
-static bool take_query(struct dns *d, struct listener *l)
-{
-	uint8_t data[DNS_UDP_MAX];
-	auto_buf struct buf out = {0};
-	struct sockaddr_in client;
-	socklen_t len = sizeof(client);
-	ssize_t n =
-		recvfrom(l->fd, data, sizeof(data), MSG_TRUNC, (struct sockaddr *)&client, &len);
-	struct pending p = {.from = l};
-	enum zone_verdict verdict;
-	struct dns_question q;
-	struct err ignored;
-
-	if (n < 0)
-		return false;
-	if ((size_t)n > sizeof(data) ||
-		dns_parse_query((struct bytes){data, (size_t)n}, &q, &ignored) < 0)
-		return true; /* not a query: gets no answer */
-	if (zone_answer(l->zone, &q, &verdict, &out, &ignored) < 0)
-		return true;
-	if (verdict == ZONE_ASK_UPSTREAM) {
-		ask_outside(d, l, &client, &q);
-		return true;
-	}
-	p.client = client;
-	send_back(&p, buf_bytes(&out));
-	return true;
-}
-
-unsigned dns_poll(const struct dns *d, struct pollfd *fds)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < d->n_listeners; i++)
-		fds[n++] = (struct pollfd){.fd = d->listeners[i].fd, .events = POLLIN};
-	for (unsigned i = 0; i < PENDING_MAX; i++)
-		fds[n++] = (struct pollfd){.fd = d->pending[i].fd, .events = POLLIN};
-	return n + dns_tcp_poll(d->tcp, fds + n);
-}
-
-int dns_timeout(const struct dns *d)
-{
-	int64_t soonest = dns_tcp_deadline(d->tcp), left;
-
-	for (unsigned i = 0; i < PENDING_MAX; i++)
-		if (d->pending[i].fd >= 0 && d->pending[i].deadline < soonest)
-			soonest = d->pending[i].deadline;
-	if (soonest == INT64_MAX)
-		return -1;
-	left = soonest - now_ns();
-	return left <= 0 ? 0 : (int)(left / 1000000) + 1;
-}
-
-void dns_serve(struct dns *d, const struct pollfd *fds)
-{
-	for (unsigned i = 0; i < PENDING_MAX; i++) {
-		struct pending *p = &d->pending[i];
-
-		if (p->fd < 0)
-			continue;
-		if (fds[d->n_listeners + i].revents)
-			take_answer(d, p);
-		else if (now_ns() >= p->deadline && !ask_next(d, p))
-			give_up(p, DNS_SERVFAIL);
-	}
-	for (unsigned i = 0; i < d->n_listeners; i++)
-		for (unsigned k = 0; fds[i].revents && k < BATCH; k++)
-			if (!take_query(d, &d->listeners[i]))
-				break;
-	dns_tcp_serve(d->tcp, fds + d->n_listeners + PENDING_MAX);
-}
-
-json_t *dns_refusals(const struct dns *d)
+json_t *dns_refusals(const struct holder *h)
 {
 	json_t *all = json_array();
 
-	for (size_t i = 0; all && i < d->n_zones; i++) {
-		json_t *some = zone_refusals(&d->zones[i]);
-
-		if (!some || json_array_extend(all, some) < 0) {
-			json_decref(all);
-			all = NULL;
-		}
-		json_decref(some);
+	for (unsigned i = 0; all && i < h->dns.n_zones; i++) {
+		if (refusals_list(&h->dns.record[i], h->dns.zones[i].vnet, all) == 0)
+			continue;
+		json_decref(all);
+		all = NULL;
 	}
 	return all;
 }

@@ -176,7 +176,8 @@ static int start_pasta(struct holder *h, json_t *egress, struct err *e)
 		.netns = -1,
 		.log_fd = h->log[1],
 		.proc = PROC_NONE,
-		.fd = {h->netns, NETNS_AS}};
+		.fds = {{h->netns, NETNS_AS}},
+		.n_fds = 1};
 	strv_add_all(&c->argv, "pasta", "--foreground", "--quiet", "--ipv4-only", "--no-map-gw",
 		"--no-dhcp", "--no-dhcpv6", "--no-ndp", "--no-ra", "--tcp-ports", "none",
 		"--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none", "--ns-ifname",

@@ -36,18 +36,6 @@ static int read_plan(struct holder *h, struct err *e)
 	return json_parse_object(buf_bytes(&text), &h->plan, e);
 }
 
-/* Reads /proc/self: /proc shows the host's pids, getpid() that of our own pid namespace. */
-static int find_self(struct holder *h, struct err *e)
-{
-	char pid[24];
-	ssize_t n = readlink("/proc/self", pid, sizeof(pid) - 1);
-
-	if (n < 0)
-		return err_sys(e, errno, "/proc/self");
-	snprintf(h->self, sizeof(h->self), "/proc/%.*s", (int)n, pid);
-	return 0;
-}
-
 static int send_event(const char *what, const struct err *why, struct err *e)
 {
 	auto_json json_t *msg = NULL;
@@ -104,20 +92,19 @@ static int follow_child(struct holder *h, unsigned i, struct err *e)
 	return (int)i == h->pasta ? egress_set_up_interface(h, e) : 0;
 }
 
-enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_CHILDREN };
+enum { AT_REQUESTS, AT_LOG, AT_HOSTS, AT_DNS, AT_CHILDREN };
 
 static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 {
-	unsigned n = AT_CHILDREN, n_dns, at_dns;
+	unsigned n = AT_CHILDREN;
 
 	fds[AT_REQUESTS] = (struct pollfd){.fd = HOLDER_FD_REQUESTS, .events = POLLIN};
 	fds[AT_LOG] = (struct pollfd){.fd = h->log[0], .events = POLLIN};
 	fds[AT_HOSTS] = (struct pollfd){.fd = h->hosts.fd, .events = POLLIN};
+	fds[AT_DNS] = (struct pollfd){.fd = h->dns.fd, .events = POLLIN};
 	for (unsigned i = 0; i < h->n_children; i++)
 		fds[n++] = (struct pollfd){.fd = h->children[i].proc.pidfd, .events = POLLIN};
-	at_dns = n;
-	n_dns = dns_poll(h->dns, fds + n);
-	if (poll(fds, n + n_dns, dns_timeout(h->dns)) < 0)
+	if (poll(fds, n, -1) < 0)
 		return errno == EINTR ? 0 : err_sys(e, errno, "poll");
 	if (fds[AT_LOG].revents)
 		read_children_output(h);
@@ -128,7 +115,8 @@ static int serve_once(struct holder *h, struct pollfd *fds, struct err *e)
 	for (unsigned i = 0; i < h->n_children; i++)
 		if (fds[AT_CHILDREN + i].revents && follow_child(h, i, e) < 0)
 			return -1;
-	dns_serve(h->dns, fds + at_dns);
+	if (fds[AT_DNS].revents)
+		dns_serve(h);
 	return fds[AT_REQUESTS].revents ? serve_request(h, e) : 0;
 }
 
@@ -156,7 +144,7 @@ static int run(struct holder *h, struct err *e)
 		return -1;
 	if (pipe2(h->log, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_sys(e, errno, "pipe");
-	if (netns_leave_host(&h->outside, e) < 0 || find_self(h, e) < 0 || read_plan(h, e) < 0)
+	if (netns_leave_host(&h->outside, e) < 0 || read_plan(h, e) < 0)
 		return -1;
 	for (int fd = HOLDER_FD_REQUESTS; fd < HOLDER_FD_CAPTURES + SPEC_VNETS_MAX; fd++)
 		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* fails for those that are not open */
@@ -166,7 +154,7 @@ static int run(struct holder *h, struct err *e)
 	}
 	if (send_event("ready", NULL, e) < 0)
 		return -1;
-	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX + DNS_POLL_MAX, sizeof(*fds));
+	fds = calloc(AT_CHILDREN + HOLDER_CHILDREN_MAX, sizeof(*fds));
 	if (!fds)
 		return err_oom(e);
 	if (forwards_new(holder_connect, h, &h->forwards, e) < 0)
@@ -181,13 +169,13 @@ int holder_main(int argc, char **argv)
 	struct holder *h = calloc(1, sizeof(*h));
 	struct err e = {0}, ignored;
 
-	(void)argv; /* the stamp is only for others to see */
 	if (argc != 3 || fcntl(HOLDER_FD_REQUESTS, F_GETFD) < 0 || !h) {
 		fprintf(stderr, "moat-helper net-holder is internal to moat\n");
 		return 2;
 	}
 	prctl(PR_SET_NAME, "net-holder");
-	h->netns = h->pasta = h->hosts.fd = h->nftables = -1;
+	h->stamp = argv[2];
+	h->netns = h->pasta = h->hosts.fd = h->nftables = h->dns.fd = -1;
 	run(h, &e);
 	if (send_event("failed", &e, &ignored) < 0)
 		_exit(2); /* the daemon has gone */

@@ -57,20 +57,6 @@ static pid_t clone_process(unsigned long flags)
 	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* Keeps those capabilities, and has no others even as root of its namespace. */
-static int limit_capabilities(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-
-	for (unsigned i = 0; i < ARRAY_LEN(kept); i++)
-		data[0].permitted = data[0].effective |= 1u << kept[i];
-	for (int c = 0; prctl(PR_CAPBSET_READ, c) >= 0; c++)
-		if ((c >= 32 || !(data[0].permitted & 1u << c)) && prctl(PR_CAPBSET_DROP, c) < 0)
-			return -1;
-	return (int)syscall(SYS_capset, &head, data);
-}
-
 static int own_root(uid_t id)
 {
 	return unshare(CLONE_NEWNS) < 0 ? -1 : confine_root(confine_find("network"), NULL, id);
@@ -102,10 +88,10 @@ static int begin(int sock, bool root, uid_t uid, struct err *e)
 		return err_sys(e, errno, "user");
 	if (!root)
 		own_root(0);
-	/* A change of user clears both. Our programs open our files below /proc. */
+	/* A change of user clears both. Whoever has started moat may look into us. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0 ||
-		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || limit_capabilities() < 0 ||
-		confine_calls(true) < 0)
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		confine_keep(kept, ARRAY_LEN(kept)) < 0 || confine_calls(true) < 0)
 		return err_sys(e, errno, "giving up rights");
 	if (recv(sock, &mapped, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
 		return err_set(e, ERR_CANCELLED, "the holder's parent has ended");

@@ -19,13 +19,11 @@ int netns_run(
 	int netns, int (*fn)(void *arg, struct err *e), void *arg, int *ret_netns, struct err *e);
 
 /*
- * The holder's parent (outside.c). It stays where the host's files are and tells the holder, which
- * sees none of them, which resolvers the host uses. It is no longer root, and reads nothing of what
- * it is asked: every question is this one.
+ * The holder's parent (outside.c). It stays where the host's files and networks are, and makes
+ * sockets to the host's resolvers for the DNS server, which sees neither (net/dns/asks.h). It is no
+ * longer root.
  */
-enum { DNS_SERVERS_MAX = 3, DNS_PORT = 53 }; /* as many as the host's own resolver uses */
 
-/* Answers on the socket, each question with up to DNS_SERVERS_MAX struct sockaddr_storage, until
- * the holder ends; then exits with its status. id: the holder's, which it takes on, too: otherwise
- * its death could not kill the holder. */
+/* Answers on the socket until the holder ends; then exits with its status. id: the holder's, which
+ * it takes on, too: otherwise its death could not kill the holder. */
 void outside_main(pid_t holder, int sock, uid_t id) __attribute__((noreturn));

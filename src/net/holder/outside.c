@@ -13,16 +13,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "net/dns/asks.h"
 #include "util/auto.h"
 #include "util/system/confine.h"
 
-static unsigned read_resolvers(struct sockaddr_storage servers[DNS_SERVERS_MAX])
+enum { SERVERS_MAX = 3, DNS_PORT = 53 }; /* as many as the host's own resolver uses */
+
+static unsigned read_resolvers(struct sockaddr_storage servers[SERVERS_MAX])
 {
 	auto_file FILE *f = fopen("/etc/resolv.conf", "re");
 	char line[256], text[128];
 	unsigned n = 0;
 
-	while (f && n < DNS_SERVERS_MAX && fgets(line, sizeof(line), f)) {
+	while (f && n < SERVERS_MAX && fgets(line, sizeof(line), f)) {
 		struct sockaddr_in *v4 = (struct sockaddr_in *)&servers[n];
 		struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&servers[n];
 
@@ -42,17 +45,55 @@ static unsigned read_resolvers(struct sockaddr_storage servers[DNS_SERVERS_MAX])
 	return n;
 }
 
+/* Connects only so far that nothing has to be waited for. -1: there is no such server. */
+static int connect_to_server(const struct ask_socket *ask)
+{
+	struct sockaddr_storage servers[SERVERS_MAX];
+	unsigned n = read_resolvers(servers);
+	const struct sockaddr_storage *to = &servers[n ? ask->attempt % n : 0];
+	auto_fd int fd = -1;
+
+	if (n == 0)
+		return -1;
+	fd = socket(to->ss_family,
+		(ask->stream ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 ||
+		(connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 && errno != EINPROGRESS))
+		return -1;
+	return take_fd(&fd);
+}
+
+/* If the other side does not take it, it has lost its interest. */
+static void send_socket(int sock, uint32_t number, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {.cmsg_level = SOL_SOCKET,
+			     .cmsg_type = SCM_RIGHTS,
+			     .cmsg_len = CMSG_LEN(sizeof(int))}};
+	struct iovec iov = {&number, sizeof(number)};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		m.msg_control = control.room;
+		m.msg_controllen = sizeof(control.room);
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	}
+	(void)!sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void answer(int sock)
 {
-	struct sockaddr_storage servers[DNS_SERVERS_MAX];
-	char question;
-	unsigned n;
+	uint8_t data[sizeof(struct ask_socket) + 1]; /* one more, to see what is too long */
+	ssize_t n = recv(sock, data, sizeof(data), MSG_DONTWAIT);
+	struct ask_socket ask;
+	auto_fd int fd = -1;
 
-	if (recv(sock, &question, 1, 0) < 0)
+	if (n <= 0 || !ask_socket_parse((struct bytes){data, (size_t)n}, &ask))
 		return;
-	n = read_resolvers(servers);
-	/* No message of no bytes: that would look like our end. */
-	(void)!send(sock, n ? (void *)servers : "", n ? n * sizeof(servers[0]) : 1, MSG_NOSIGNAL);
+	fd = connect_to_server(&ask);
+	send_socket(sock, ask.number, fd);
 }
 
 /* Root for the holder's sake: it becomes what the holder is. Only files that all may read are

@@ -140,7 +140,7 @@ static int answer_show(struct holder *h, int *ret_fd, struct err *e)
 
 	if (!show)
 		return err_oom(e);
-	if (json_object_set_new(show, "names", dns_refusals(h->dns)) < 0)
+	if (json_object_set_new(show, "names", dns_refusals(h)) < 0)
 		return err_oom(e);
 	if (add_leases(h, show, e) < 0 || add_forwards(h, show, e) < 0 ||
 		list_set(h, show, "refused", e) < 0 || list_set(h, show, "refused_other", e) < 0 ||

@@ -20,6 +20,7 @@
 #include "util/json.h"
 
 #define STEP_SECONDS 60
+#define CONF_AS      3 /* dnsmasq inherits its configuration under this number */
 
 static const struct {
 	const char *path, *value;
@@ -29,6 +30,8 @@ static const struct {
 	 * IPv6 passes. */
 	{"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1", false},
 	{"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1", false},
+	/* Those who serve DHCP and DNS here need no right for that. */
+	{"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", true},
 	/* Answer ARP for an address only on the bridge that has it, and drop packets whose source
 	 * address belongs to another interface. */
 	{"/proc/sys/net/ipv4/conf/all/arp_ignore", "1", true},
@@ -169,23 +172,28 @@ static int start_child(struct holder *h, struct child *c, struct err *e)
 static int start_dhcp(struct holder *h, const json_t *vnet, struct err *e)
 {
 	struct child *c = add_child(h, "dnsmasq", h->netns);
-	const char *conf = json_string_value(json_object_get(vnet, "conf"));
+	const char *text = json_string_value(json_object_get(vnet, "conf"));
 	const char *gate = json_string_value(json_object_get(vnet, "gate"));
-	int conf_fd, lease_fd;
+	int conf, leases;
 
-	if (!conf || !gate || h->n_children == HOLDER_CHILDREN_MAX)
+	if (!text || !gate || h->n_children == HOLDER_CHILDREN_MAX)
 		return err_set(e, ERR_INTERNAL, "dhcp: not a plan");
-	if (file_in_memory("dnsmasq.conf", conf, strlen(conf), &conf_fd, e) < 0 ||
-		file_in_memory("leases", "", 0, &lease_fd, e) < 0)
+	if (file_in_memory("dnsmasq.conf", text, strlen(text), &conf, e) < 0 ||
+		file_in_memory("leases", "", 0, &leases, e) < 0)
 		return -1;
-	h->leases[h->n_leases++] = (struct lease_file){.gate = gate, .fd = lease_fd};
-	strv_add_all(&c->argv, "dnsmasq", "--log-facility=-", "--quiet-dhcp", "--no-hosts",
-		"--no-resolv", "--pid-file", NULL);
+	h->leases[h->n_leases++] = (struct lease_file){.gate = gate, .fd = leases};
+	/* dnsmasq closes all other files when it has read its configuration. */
+	c->is_own = true;
+	c->in_fd = leases;
+	c->fds[0] = (struct proc_fd){conf, CONF_AS};
+	c->n_fds = 1;
+	strv_add_all(&c->argv, "moat-helper", "net-dhcp", "dnsmasq", "--log-facility=-",
+		"--quiet-dhcp", "--no-hosts", "--no-resolv", "--pid-file", NULL);
 	/* dnsmasq is root of this namespace, which has no other user, and must not try to become
 	 * one. */
 	strv_add_all(&c->argv, "--no-daemon", "--user=", "--group=", NULL);
-	strv_addf(&c->argv, "--conf-file=%s/fd/%d", h->self, conf_fd);
-	strv_addf(&c->argv, "--dhcp-leasefile=%s/fd/%d", h->self, lease_fd);
+	strv_addf(&c->argv, "--conf-file=/proc/self/fd/%d", CONF_AS);
+	strv_add(&c->argv, "--dhcp-leasefile=/proc/self/fd/0");
 	return start_child(h, c, e);
 }
 
@@ -196,13 +204,14 @@ int holder_setup(struct holder *h, struct err *e)
 
 	if (egress_read_host(h, e) < 0 || netns_run(-1, make_rules, h, &h->netns, e) < 0)
 		return -1;
-	/* pasta gets ready while we make the links. */
-	if (egress_start(h, e) < 0 || netns_run(h->netns, make_links, h, NULL, e) < 0)
+	/* pasta and DNS get ready while we make the links. */
+	if (egress_start(h, e) < 0 || dns_start(h, e) < 0 ||
+		netns_run(h->netns, make_links, h, NULL, e) < 0)
 		return -1;
 	json_array_foreach(dhcp, i, vnet)
 		if (start_dhcp(h, vnet, e) < 0)
 			return -1;
-	if (record_start(h, e) < 0 || dns_start(h, &h->dns, e) < 0)
+	if (record_start(h, e) < 0 || dns_wait(h, e) < 0)
 		return -1;
 	return egress_set_up_interface(h, e);
 }

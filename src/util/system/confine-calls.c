@@ -10,8 +10,11 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "util/auto.h"
 #include "util/system/confine.h"
@@ -25,6 +28,8 @@
 #endif
 
 #ifdef ARCH
+
+#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
 enum {
 	NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
@@ -103,11 +108,16 @@ static void add(struct rules *r, struct sock_filter one)
 	r->list[r->n++] = one;
 }
 
+static void add_end(struct rules *r, uint32_t verdict)
+{
+	add(r, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict));
+}
+
 /* Returns `verdict` if the loaded word is (or has a bit of) the value. */
 static void add_case(struct rules *r, unsigned short compare, uint32_t value, uint32_t verdict)
 {
 	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | compare | BPF_K, value, 0, 1));
-	add(r, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict));
+	add_end(r, verdict);
 }
 
 static void load(struct rules *r, size_t offset)
@@ -118,34 +128,127 @@ static void load(struct rules *r, size_t offset)
 /* The filter cannot see the flags of clone3; without it libraries use clone. */
 static void refuse_namespaces(struct rules *r)
 {
-	const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
-
 	for (unsigned i = 0; i < ARRAY_LEN(of_namespaces); i++)
-		add_case(r, BPF_JEQ, of_namespaces[i], refuse);
+		add_case(r, BPF_JEQ, of_namespaces[i], REFUSE);
 	add_case(r, BPF_JEQ, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
 	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
 	load(r, offsetof(struct seccomp_data, args[0]));
-	add_case(r, BPF_JSET, NAMESPACES, refuse);
+	add_case(r, BPF_JSET, NAMESPACES, REFUSE);
+}
+
+/* Loads the number of the system call, once it is one of our processor's. */
+static void begin(struct rules *r)
+{
+	load(r, offsetof(struct seccomp_data, arch));
+	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
+	add_end(r, REFUSE);
+	load(r, offsetof(struct seccomp_data, nr));
+	add_case(r, BPF_JGE, OTHER_ABI, REFUSE);
+}
+
+static int apply(struct rules *r)
+{
+	struct sock_fprog program = {.len = r->n, .filter = r->list};
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
 int confine_calls(bool namespaces)
 {
-	const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
 	struct rules r = {.n = 0};
-	struct sock_fprog program;
 
-	load(&r, offsetof(struct seccomp_data, arch));
-	add(&r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
-	add(&r, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, refuse));
-	load(&r, offsetof(struct seccomp_data, nr));
-	add_case(&r, BPF_JGE, OTHER_ABI, refuse);
+	begin(&r);
 	for (unsigned i = 0; i < ARRAY_LEN(denied); i++)
-		add_case(&r, BPF_JEQ, denied[i], refuse);
+		add_case(&r, BPF_JEQ, denied[i], REFUSE);
 	if (!namespaces)
 		refuse_namespaces(&r);
-	add(&r, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-	program = (struct sock_fprog){.len = r.n, .filter = r.list};
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	add_end(&r, SECCOMP_RET_ALLOW);
+	return apply(&r);
+}
+
+/* ---- the other way round: only a few are allowed ---- */
+
+static const unsigned short of_sockets[] = {
+#ifdef SYS_poll
+	SYS_poll,
+#endif
+	SYS_ppoll,
+	SYS_recvfrom,
+	SYS_recvmsg,
+	SYS_accept4,
+	SYS_getrandom,
+	SYS_clock_gettime,
+	/* memory */
+	SYS_brk,
+	SYS_munmap,
+	SYS_mremap,
+	SYS_madvise,
+	/* after a signal, such as that which continues a stopped process */
+	SYS_restart_syscall,
+	SYS_rt_sigreturn,
+	SYS_exit_group,
+};
+
+/* Begins what is about one system call; it ends with a verdict. */
+static struct sock_filter *begin_call(struct rules *r, uint32_t number)
+{
+	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 0));
+	return &r->list[r->n - 1];
+}
+
+static void end_call(struct rules *r, struct sock_filter *begun, uint32_t verdict)
+{
+	add_end(r, verdict);
+	begun->jf = (unsigned char)(&r->list[r->n - 1] - begun);
+}
+
+/* Loads the lower or upper half of an argument: both processors are little-endian. */
+static void load_argument(struct rules *r, unsigned i, bool upper)
+{
+	load(r, offsetof(struct seccomp_data, args[i]) + (upper ? 4 : 0));
+}
+
+/* An address may be given only with some sockets, and no flag that has a meaning of its own. */
+static void allow_sendto(struct rules *r, const struct confine_sockets *s)
+{
+	struct sock_filter *begun = begin_call(r, SYS_sendto);
+
+	load_argument(r, 3, false);
+	add_case(r, BPF_JSET, ~(uint32_t)(MSG_NOSIGNAL | MSG_DONTWAIT), REFUSE);
+	load_argument(r, 0, false);
+	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)s->first, 0, 2));
+	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)s->end, 1, 0));
+	add_end(r, SECCOMP_RET_ALLOW);
+	for (int upper = 0; upper < 2; upper++) {
+		load_argument(r, 4, upper);
+		add_case(r, BPF_JGT, 0, REFUSE);
+	}
+	end_call(r, begun, SECCOMP_RET_ALLOW);
+}
+
+int confine_sockets(const struct confine_sockets *s)
+{
+	struct rules r = {.n = 0};
+	struct sock_filter *begun;
+
+	begin(&r);
+	for (unsigned i = 0; i < ARRAY_LEN(of_sockets); i++)
+		add_case(&r, BPF_JEQ, of_sockets[i], SECCOMP_RET_ALLOW);
+	allow_sendto(&r, s);
+	begun = begin_call(&r, SYS_close);
+	load_argument(&r, 0, false);
+	add_case(&r, BPF_JGE, (uint32_t)s->kept, SECCOMP_RET_ALLOW);
+	end_call(&r, begun, REFUSE);
+	begun = begin_call(&r, SYS_write); /* last words */
+	load_argument(&r, 0, false);
+	add_case(&r, BPF_JEQ, STDERR_FILENO, SECCOMP_RET_ALLOW);
+	end_call(&r, begun, REFUSE);
+	begun = begin_call(&r, SYS_mmap);
+	load_argument(&r, 2, false);
+	add_case(&r, BPF_JSET, PROT_EXEC, REFUSE);
+	end_call(&r, begun, SECCOMP_RET_ALLOW);
+	add_end(&r, REFUSE);
+	return apply(&r);
 }
 
 #else
@@ -154,6 +257,12 @@ int confine_calls(bool namespaces)
 {
 	(void)namespaces;
 	return 0; /* a processor whose system calls we do not know: docs/security.md */
+}
+
+int confine_sockets(const struct confine_sockets *s)
+{
+	(void)s;
+	return 0;
 }
 
 #endif

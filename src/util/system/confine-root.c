@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -169,6 +170,25 @@ static int fill(const struct confinement *c, const char *file, uid_t owner)
 	return mount_setattr(AT_FDCWD, BASE, 0, &read_only, sizeof(read_only));
 }
 
+/* The host's root lies above ours afterwards, at the same place. */
+static int enter_root(const char *path)
+{
+	if (chdir(path) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+		return -1;
+	return umount2(".", MNT_DETACH) < 0 ? -1 : chdir("/");
+}
+
+/* On /tmp, which roots of ours have, too. */
+int confine_empty_root(void)
+{
+	const unsigned long flags = MS_NOSUID | MS_NOEXEC | MS_NODEV | MS_RDONLY;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("moat", "/tmp", "tmpfs", flags, SIZE ",mode=0755") < 0)
+		return -1;
+	return enter_root("/tmp");
+}
+
 int confine_root(const struct confinement *c, const char *file, uid_t owner)
 {
 	mode_t mask = umask(0); /* the process must be able to use what root makes here */
@@ -179,8 +199,5 @@ int confine_root(const struct confinement *c, const char *file, uid_t owner)
 	if (rc == 0)
 		rc = fill(c, file, owner);
 	umask(mask);
-	if (rc < 0 || chdir(BASE) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-		return -1;
-	/* The host's root lies above ours now, at the same place. */
-	return umount2(".", MNT_DETACH) < 0 ? -1 : chdir("/");
+	return rc < 0 ? -1 : enter_root(BASE);
 }

@@ -109,13 +109,30 @@ static int become(uid_t id, gid_t group)
 		       : 0;
 }
 
-/* A process that has made a user namespace has all capabilities inside it. */
-static int drop_capabilities(void)
+static int set_capabilities(const struct __user_cap_data_struct *data)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
 
-	return (int)syscall(SYS_capset, &head, none);
+	return (int)syscall(SYS_capset, &head, data);
+}
+
+int confine_keep(const int *capabilities, unsigned n)
+{
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	for (unsigned i = 0; i < n; i++)
+		data[0].permitted |= 1u << capabilities[i];
+	data[0].effective = data[0].inheritable = data[0].permitted;
+	for (int c = 0; prctl(PR_CAPBSET_READ, c) >= 0; c++)
+		if ((c >= 32 || !(data[0].permitted & 1u << c)) && prctl(PR_CAPBSET_DROP, c) < 0)
+			return -1;
+	if (set_capabilities(data) < 0)
+		return -1;
+	/* Programs that root of a namespace runs have them anyway. */
+	for (unsigned i = 0; i < n; i++)
+		if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capabilities[i], 0, 0) < 0)
+			return -1;
+	return 0;
 }
 
 int confine_rights(uid_t id, gid_t group)
@@ -124,7 +141,8 @@ int confine_rights(uid_t id, gid_t group)
 		return -1;
 	if (getuid() == 0 && become(id, group) < 0)
 		return -1;
-	return drop_capabilities();
+	/* A process that has made a user namespace has all capabilities inside it. */
+	return set_capabilities((struct __user_cap_data_struct[_LINUX_CAPABILITY_U32S_3]){0});
 }
 
 static int limit_memory(uint64_t most)
@@ -133,6 +151,26 @@ static int limit_memory(uint64_t most)
 			       setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) < 0
 		       ? -1
 		       : 0;
+}
+
+static void limit(int resource, rlim_t most)
+{
+	struct rlimit now;
+
+	if (getrlimit(resource, &now) == 0 && now.rlim_max > most)
+		setrlimit(resource, &(struct rlimit){most, most});
+}
+
+void confine_limits(uint64_t memory)
+{
+	limit(RLIMIT_CORE, 0);
+	limit(RLIMIT_FSIZE, 0);
+	limit(RLIMIT_NPROC, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	limit(RLIMIT_AS, memory);
+#else
+	(void)memory;
+#endif
 }
 
 int confine_self(const struct confinement *c, const char *file)

@@ -50,6 +50,24 @@ uid_t confine_id(void);
  * errno. */
 int confine_rights(uid_t id, gid_t group);
 
+/* Keeps those capabilities, also when it runs a program, and can get no others. -1 and errno. */
+int confine_keep(const int *capabilities, unsigned n);
+/* Leaves all files: the root is empty and read-only. -1: not possible here. */
+int confine_empty_root(void);
+/* No core file, no file that grows, no further process or thread, and at most so many bytes of
+ * memory, which do not count in builds with a sanitizer. */
+void confine_limits(uint64_t memory);
+
+/* For a process that goes on with the sockets that it has, and with those that it is given. */
+struct confine_sockets {
+	int first, end; /* those from first on, before end: may send to any address */
+	int kept;       /* those before this one cannot be closed, so that none takes their place */
+};
+
+/* From now on the kernel refuses all system calls but those few that such a process needs: to wait,
+ * read, write, accept, close and have memory. -1 and errno. */
+int confine_sockets(const struct confine_sockets *s);
+
 /* All of this but the namespaces that a guard makes. file: as for confine_root. -1 and errno: it
  * would stay root. */
 int confine_self(const struct confinement *c, const char *file);

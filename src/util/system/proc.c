@@ -118,7 +118,7 @@ static int map_stdio(struct spawn *s, const struct proc_req *req, int in_fd, str
 
 	if (null_fd < 0)
 		return err_sys(e, errno, "/dev/null");
-	failed = map_fd(s, in_fd >= 0 ? in_fd : null_fd, 0, e) < 0 ||
+	failed = map_fd(s, in_fd > 0 ? in_fd : null_fd, 0, e) < 0 ||
 		 map_fd(s, req->out_fd > 0 ? req->out_fd : null_fd, 1, e) < 0 ||
 		 map_fd(s, req->err_fd > 0 ? req->err_fd : null_fd, 2, e) < 0;
 	close(null_fd);
@@ -141,8 +141,8 @@ static int spawn_with(struct spawn *s, const struct proc_req *req, int in_fd, in
 		return -1;
 	if (req->cwd && posix_spawn_file_actions_addchdir_np(&s->actions, req->cwd) != 0)
 		return err_oom(e);
-	rc = posix_spawnp(&pid, s->argv[0], &s->actions, &s->attr, s->argv,
-		req->env ? (char *const *)req->env : environ);
+	rc = posix_spawnp(&pid, req->program ? req->program : s->argv[0], &s->actions, &s->attr,
+		s->argv, req->env ? (char *const *)req->env : environ);
 	if (rc)
 		return err_sys(e, rc, "cannot run %s", req->argv[0]);
 	ret->pid = pid;
@@ -195,7 +195,7 @@ int proc_small_env(struct strv *ret, struct err *e)
 
 int proc_start(const struct proc_req *req, struct proc *ret, struct err *e)
 {
-	return start_with_input(req, -1, ret, e);
+	return start_with_input(req, req->in_fd, ret, e);
 }
 
 static int code_of(int status)

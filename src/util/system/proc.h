@@ -16,10 +16,12 @@ struct proc_fd {
 
 struct proc_req {
 	const char *const *argv; /* argv[0] is looked up in PATH; NULL at the end */
+	const char *program;     /* without a guard: run this file, which is called argv[0] */
 	const char *const *env;  /* NULL: ours */
 	const char *cwd;         /* NULL: ours */
-	struct bytes input;      /* proc_run: given on stdin. Otherwise stdin is /dev/null */
+	struct bytes input;      /* proc_run: given on stdin */
 	size_t out_max;          /* proc_run: limit for stdout and for stderr each; 0 is refused */
+	int in_fd;               /* proc_start: > 0: used as stdin; 0: /dev/null */
 	int out_fd, err_fd;      /* proc_start: > 0: used as stdout, stderr; 0: /dev/null */
 	const struct proc_fd *fds;
 	unsigned n_fds;

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include "driver/vagrant/ssh/bridge.h"
 #include "driver/vagrant/ssh/start.h"
@@ -19,14 +18,6 @@ enum {
 	MEMORY_MAX = 512 * 1024 * 1024, /* bytes. libssh keeps what the guest does not take */
 };
 
-static void limit(int resource, rlim_t most)
-{
-	struct rlimit now;
-
-	if (getrlimit(resource, &now) == 0 && now.rlim_max > most)
-		setrlimit(resource, &(struct rlimit){most, most});
-}
-
 /*
  * All that we need is open. Without what cannot be had (namespaces, on some systems) there is one
  * barrier less, which is no reason to give up. But what speaks with a guest is never root.
@@ -38,12 +29,7 @@ static int confine(struct err *e)
 	confine_namespaces(CLONE_NEWNET | CLONE_NEWIPC);
 	if (confine_rights(confine_id(), CONFINE_NO_GROUP) < 0)
 		return err_sys(e, errno, "cannot become an ordinary user");
-	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_FSIZE, 0);
-	limit(RLIMIT_NPROC, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	limit(RLIMIT_AS, MEMORY_MAX);
-#endif
+	confine_limits(MEMORY_MAX);
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  * upstream server, or write the answer; then the first state again. Each state has a deadline. If
  * there are too many connections, the one with the earliest deadline is closed.
  */
-#include "net/holder/dns-tcp.h"
+#include "net/dns/server/tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,37 +36,32 @@ struct conn {
 };
 
 struct dns_tcp {
-	struct holder *h;
+	struct dns_server *s;
 	struct {
 		int fd;
 		struct zone *zone;
-	} listeners[DNS_TCP_LISTENERS];
+	} listeners[DNS_LISTENERS_MAX];
 	unsigned n_listeners;
 	struct conn conns[DNS_TCP_CONNS];
 };
 
-int dns_tcp_new(struct holder *h, struct dns_tcp **ret, struct err *e)
+int dns_tcp_new(struct dns_server *s, struct dns_tcp **ret, struct err *e)
 {
 	struct dns_tcp *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return err_oom(e);
-	t->h = h;
+	t->s = s;
 	for (unsigned i = 0; i < DNS_TCP_CONNS; i++)
 		t->conns[i].guest.fd = t->conns[i].outside.fd = -1;
 	*ret = t;
 	return 0;
 }
 
-int dns_tcp_add(struct dns_tcp *t, int fd, struct zone *z, struct err *e)
+void dns_tcp_add(struct dns_tcp *t, int fd, struct zone *z)
 {
-	if (t->n_listeners == DNS_TCP_LISTENERS) {
-		close(fd);
-		return err_set(e, ERR_INTERNAL, "too many networks");
-	}
 	t->listeners[t->n_listeners].fd = fd;
 	t->listeners[t->n_listeners++].zone = z;
-	return 0;
 }
 
 static void enter(struct conn *c, enum state state, int ms)
@@ -121,35 +116,23 @@ static void give_up(struct conn *c, enum dns_rcode rcode)
 
 /* ---- asking upstream servers ---- */
 
-static bool ask_server(struct conn *c, const struct sockaddr_storage *to)
+static void ask_next(const struct dns_tcp *t, struct conn *c)
 {
 	auto_buf struct buf query = {0};
 	struct err ignored;
 
-	if (dns_new_query(&c->q, &c->id, &query, &ignored) < 0)
-		return false;
-	c->outside.fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (c->outside.fd < 0)
-		return false;
-	if (connect(c->outside.fd, (const struct sockaddr *)to, sizeof(*to)) < 0 &&
-		errno != EINPROGRESS)
-		return false;
-	return dns_stream_put(&c->outside, buf_bytes(&query), &ignored) == 0;
-}
-
-static void ask_next(const struct dns_tcp *t, struct conn *c)
-{
-	struct sockaddr_storage servers[DNS_SERVERS_MAX];
-	unsigned n = dns_servers(t->h, servers);
-
-	while (n && c->tries < TRIES_MAX) {
-		dns_stream_close(&c->outside);
-		if (ask_server(c, &servers[c->tries++ % n])) {
-			enter(c, ASKING, TRY_MS);
-			return;
-		}
+	dns_stream_close(&c->outside);
+	while (c->outside.fd == ASKING_NEXT && c->tries < TRIES_MAX)
+		c->outside.fd = asking_socket(t->s, true, c->tries++);
+	if (c->outside.fd < 0) {
+		c->outside.fd = -1;
+		give_up(c, DNS_SERVFAIL);
+	} else if (dns_new_query(&c->q, &c->id, &query, &ignored) < 0 ||
+		   dns_stream_put(&c->outside, buf_bytes(&query), &ignored) < 0) {
+		give_up(c, DNS_SERVFAIL);
+	} else {
+		enter(c, ASKING, TRY_MS);
 	}
-	give_up(c, DNS_SERVFAIL);
 }
 
 static void take_answer(struct dns_tcp *t, struct conn *c)
@@ -160,7 +143,7 @@ static void take_answer(struct dns_tcp *t, struct conn *c)
 
 	if (dns_parse_answer(in, &c->q, c->id, &a, &ignored) < 0) {
 		ask_next(t, c);
-	} else if (!dns_admit(t->h, c->zone, c->q.name, &a)) {
+	} else if (!asking_admit(t->s, c->zone, c->q.name, &a)) {
 		give_up(c, DNS_REFUSED);
 	} else {
 		auto_buf struct buf message =
