@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from home import TINY, Home
 from walls import ALL, SHOWN, capabilities, namespaces, probe, rows, status, user_of
+
+from tools import until
 
 pytestmark = pytest.mark.needs_root("it takes the place of other processes")
 
@@ -72,6 +75,8 @@ def role(pid: int, line: str) -> str:
         return "guard"
     if " net-holder " in line:
         return "holder" if status(pid)["NSpid"].endswith("\t1") else "outside"
+    if " net-dns " in line:
+        return "DNS"
     words = {"moat-daemon": "daemon", "qemu-system": "QEMU", "dnsmasq": "dnsmasq", "pasta": "pasta"}
     program = os.path.basename(line.split()[0])
     return next((name for word, name in words.items() if program.startswith(word)), "daemon")
@@ -88,38 +93,75 @@ def test_no_holder_has_rights_on_the_host(two: Home) -> None:
     assert inside["written"] == []
 
 
+def check_row(pid: int, line: str, row: dict[str, str], holders: dict[str, str]) -> None:
+    """A process is what its row of the table says. Users and capabilities of holders are given."""
+    what, said, mine = row["process"], status(pid), namespaces(os.getpid())
+    own = {kind for kind, number in namespaces(pid).items() if number != mine[kind]}
+    stated = set(row["namespaces"].replace(" for what it confines", "").split(", ")) - {"none"}
+    # The guard of a holder confines nothing.
+    assert own == stated or (what == "guard" and not own), line
+    if row["user"] == "who started it":
+        assert user_of(pid) == os.getuid(), line
+        assert said["Seccomp"] == "0"
+        return
+    assert user_of(pid) >= 0x70000000, line
+    assert said["Seccomp"] == "2", line
+    assert said["NoNewPrivs"] == "1", line
+    allowed = row["capabilities"].split(":")[0]
+    if allowed == "the holder's, or fewer":
+        assert capabilities(pid) <= set(holders["capabilities"].split(":")[0].split(", ")), line
+    else:
+        assert capabilities(pid) == set(allowed.split(", ")) - {"none"}, line
+    seen = os.listdir(f"/proc/{pid}/root")
+    assert (seen == []) == (row["files it sees"] == "none"), line
+
+
 def test_processes_are_as_the_table_says(two: Home) -> None:
     table = {row["process"]: row for row in rows("Which processes are there?")}
-    mine, users, seen = namespaces(os.getpid()), {}, set()
+    users: dict[int, int] = {}
+    found: dict[str, int] = {}
     for pid, line in two.processes().items():
         what = role(pid, line)
-        row, said = table[what], status(pid)
-        seen.add(what)
-        own = {kind for kind, number in namespaces(pid).items() if number != mine[kind]}
-        stated = set(row["namespaces"].replace(" for what it confines", "").split(", ")) - {"none"}
-        if what == "guard":  # that of a holder confines nothing
-            assert own in (set(), stated), line
-            stated = own
-        assert own == stated, line
-        if row["user"] == "who started it":
-            assert user_of(pid) == os.getuid(), line
-            assert said["Seccomp"] == "0"
-            continue
-        assert user_of(pid) >= 0x70000000, line
-        assert said["Seccomp"] == "2", line
-        assert said["NoNewPrivs"] == "1", line
-        if row["user"] == "its own":
+        found[what] = pid
+        check_row(pid, line, table[what], table["holder"])
+        if table[what]["user"] == "its own":
             assert users.setdefault(user_of(pid), pid) == pid, f"shared with {line}"
-        stated = row["capabilities"].split(":")[0]
-        if stated == "none":
-            assert capabilities(pid) == set(), line
-        else:
-            most = table["holder"]["capabilities"].split(":")[0]
-            assert capabilities(pid) <= set(most.split(", ")), line
-        if what == "holder":
-            assert capabilities(pid) == set(stated.split(", "))
-            assert probe(0, [], inside=pid)["files"], "it can be looked into"
-    assert seen == set(table) - {"qemu-img"}
+    assert set(found) == set(table) - {"qemu-img"}
+    assert probe(0, [], inside=found["holder"])["files"], "it can be looked into"
+    # What dnsmasq may do it may do to no network: these belong to the holder's user namespace.
+    assert namespaces(found["dnsmasq"])["user"] != namespaces(found["DNS"])["user"]
+
+
+def test_qemu_img_is_as_the_table_says(two: Home) -> None:
+    table = {row["process"]: row for row in rows("Which processes are there?")}
+    disk = two.dir / "disk.raw"
+    disk.write_bytes(b"\0" * 510 + b"\x55\xaa" + os.urandom(64 << 20))
+    client = two.start("image", "import", "--name", "walls", str(disk))
+
+    def stopped() -> list[tuple[int, str]]:
+        """One that works on a disk, held there to be looked at."""
+        for pid, line in two.processes().items():
+            if line.startswith("qemu-img "):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    return [(pid, line)]
+        assert client.poll() is None, "no qemu-img was seen"
+        return []
+
+    try:
+        ((pid, line),) = until(stopped, "qemu-img works")
+        check_row(pid, line, table["qemu-img"], table["holder"])
+        inside = probe(user_of(pid), [], inside=pid)
+        assert set(inside["files"]) <= SHOWN
+        assert inside["written"] == []
+        assert set(os.listdir(f"/proc/{pid}/root/dev")) == {"null", "urandom"}
+        os.kill(pid, signal.SIGCONT)
+        assert client.wait(120) == 0
+    finally:
+        client.kill()
+        client.wait()
+        two.run("image", "rm", "walls")
+        disk.unlink()
 
 
 def test_a_stopped_parent_of_a_holder_holds_nobody_up(two: Home) -> None:
