@@ -9,7 +9,7 @@ MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
 .PHONY: all deps demo check test bench fuzz install uninstall clean
 
 all: deps
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) | grep -E 'WARNING|ERROR' || test -f $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
 deps:

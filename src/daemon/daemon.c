@@ -180,14 +180,13 @@ static void drain(struct daemon *d)
 
 static int find_parts(struct daemon *d, struct err *e)
 {
-	char *helper = NULL, *runner = NULL, *ssh = NULL;
+	char *helper = NULL, *ssh = NULL;
 
 	if (paths_find_part("moat-helper", &helper, e) < 0)
 		return -1;
 	d->env.helper_path = helper;
-	/* Without the runner, operations go through the plain guest agent; doctor says so. */
-	if (paths_find_part("moat-guest", &runner, e) == 0)
-		d->env.runner_path = runner;
+	/* Without a runner, operations go through the plain guest agent; doctor says so. */
+	runners_find(&d->env.runners);
 	if (paths_find_part("moat-ssh", &ssh, e) == 0)
 		d->env.ssh_path = ssh;
 	if (paths_find_part("recipes", &d->recipes, e) < 0 &&
@@ -266,7 +265,7 @@ static void close_parts(struct daemon *d)
 	json_decref(d->reclaimed);
 	free(d->recipes);
 	free((char *)d->env.helper_path);
-	free((char *)d->env.runner_path);
+	runners_free(&d->env.runners);
 	free((char *)d->env.ssh_path);
 }
 

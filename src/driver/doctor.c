@@ -11,3 +11,18 @@ void doctor_say(
 	snprintf(c.fix, sizeof(c.fix), "%s", state == CHECK_OK ? "" : fix);
 	d->say(d->arg, &c);
 }
+
+void doctor_runners(const struct doctor *d, const struct driver_env *env, const char *without)
+{
+	for (unsigned i = 0; i < RUNNERS; i++) {
+		const char *path = env->runners.path[i];
+		char name[40], detail[200], fix[200];
+
+		snprintf(name, sizeof(name), "runner %s", runner_arch[i]);
+		snprintf(detail, sizeof(detail), "moat-guest-%s is missing: %s", runner_arch[i],
+			without);
+		snprintf(fix, sizeof(fix), "apt-get install %s, then build moat again",
+			runner_packages[i]);
+		doctor_say(d, name, path ? CHECK_OK : CHECK_WARN, path ? path : detail, fix);
+	}
+}

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "guestlink/guest.h"
+#include "guestlink/runners.h"
 #include "journal/journal.h"
 #include "spec/spec.h"
 #include "store/store.h"
@@ -27,11 +28,11 @@ struct driver_env {
 	struct templates *templates;
 	struct journal *journal;
 	const char *helper_path; /* moat-helper: for guards */
-	const char *runner_path; /* moat-guest, or NULL if it is not installed */
-	const char *ssh_path;    /* moat-ssh, likewise */
+	const char *ssh_path;    /* moat-ssh, or NULL if it is not installed */
 	const char *accel;       /* "auto", "kvm", "tcg" */
 	const char *qemu;        /* the emulator's name or path */
 	double boot_timeout;     /* seconds until a guest must have answered */
+	struct runners runners;
 	/* Takes the place of "https://host" in addresses of images; "": nothing does. */
 	const char *image_mirror;
 	struct bell *changes; /* rung when a VM's state has changed; NULL: nobody listens */

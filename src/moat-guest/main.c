@@ -16,6 +16,10 @@
 #include "moat-guest/common/spool.h"
 #include "moat-guest/command/supervisor.h"
 
+#if defined(RUNNER_IS) && !RUNNER_IS
+#error "the compiler is for another architecture than this runner"
+#endif
+
 static int usage(void)
 {
 	fputs("usage: moat-guest serve NAME|PATH|- [--ascii] [--daemon]\n"

@@ -31,7 +31,7 @@ def lone(images: None) -> Iterator[Home]:
 def test_it_says_so(lone: Home) -> None:
     vm = json.loads(lone.ok("ls", "--json"))["sandboxes"][0]["vms"][0]
     assert vm["way"] == "agent"
-    assert "moat-guest is missing" in lone.run("doctor").stdout
+    assert "moat-guest-x86_64 is missing" in lone.run("doctor").stdout
     log = (lone.dir / "state" / "daemon.log").read_text()
     assert log.count("using the plain guest agent") == 1
 

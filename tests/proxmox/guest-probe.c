@@ -200,7 +200,8 @@ static bool has(int argc, char **argv, const char *word)
 int main(int argc, char **argv)
 {
 	struct pve_access access = {0};
-	struct pve_guest_vm vm = {.name = "probe"};
+	struct runners runners = {0};
+	struct pve_guest_vm vm = {.name = "probe", .runners = &runners};
 	struct pve_api *api;
 	struct guest *g;
 	char *line = NULL;
@@ -221,7 +222,9 @@ int main(int argc, char **argv)
 	vm.api = api;
 	vm.node = argv[5];
 	vm.vmid = (unsigned)atoi(argv[6]);
-	vm.runner_path = strcmp(argv[7], "-") == 0 ? NULL : argv[7];
+	if (strcmp(argv[7], "-") != 0)
+		runners.path[0] = argv[7];
+	runners.path[1] = getenv("MOAT_GUEST_AARCH64");
 	vm.serial1 = has(argc, argv, "kept-line");
 	vm.windows = has(argc, argv, "windows");
 	if (has(argc, argv, "disc")) {

@@ -14,7 +14,7 @@ from server import PveServer
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MOAT_BIN", ROOT / "build/src/cli/moat")).resolve().parents[2]
-RUNNER = BUILD / "src/moat-guest/moat-guest"
+RUNNER = BUILD / "src/moat-guest" / f"moat-guest-{os.uname().machine}"
 QEMU = "/nodes/pve/qemu"
 
 
@@ -26,15 +26,21 @@ class Probe:
     """One guest-probe, for as long as the `with` block lasts."""
 
     def __init__(
-        self, server: PveServer, vmid: int, *words: str, runner: str = str(RUNNER)
+        self,
+        server: PveServer,
+        vmid: int,
+        *words: str,
+        runner: str = str(RUNNER),
+        runner_aarch64: Path | None = None,
     ) -> None:
+        arm = {"MOAT_GUEST_AARCH64": str(runner_aarch64)} if runner_aarch64 else {}
         user, _, realm = server.user.partition("@")
         where = [server.host, str(server.port), user, realm, server.node, str(vmid)]
         self.process = subprocess.Popen(
             [str(BUILD / "tests/guest-probe"), *where, runner, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PROXMOX_PASSWORD": server.password},
+            env={**os.environ, **arm, "PROXMOX_PASSWORD": server.password},
         )
 
     def __enter__(self) -> Probe:

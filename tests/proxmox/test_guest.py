@@ -8,10 +8,11 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from client import WAIT_SECONDS, Client
-from probe import Probe, start_vm
+from probe import RUNNER, Probe, start_vm
 from server import PveServer
 
 VM = 101
@@ -167,6 +168,22 @@ def test_without_the_runner(server: PveServer) -> None:
         assert plain.do("read", path="/tmp/plain")["body"] == given
         assert plain.do("read", path="/tmp/none")["kind"] == "not_found"
         assert plain.sh("sleep 1000", timeout=0.5)["timed_out"]
+
+
+def test_a_guest_gets_the_runner_for_its_architecture(
+    server: PveServer, rest: Probe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Which one it has is known by its size. Both of these would run there."""
+    other = tmp_path / "moat-guest-aarch64"
+    other.write_bytes(RUNNER.read_bytes() + b"for others")
+    rest.sh("rm -rf /var/lib/moat")
+    with Probe(server, VM, runner_aarch64=other) as probe:
+        size = probe.sh("stat -c %s /var/lib/moat/moat-guest")["stdout"]
+        assert int(size) == RUNNER.stat().st_size
+    with Probe(server, VM, runner="-", runner_aarch64=other) as probe:
+        # There is none for it: the plain agent does it, and it is said what is missing.
+        assert probe.exec("echo", "anyway")["stdout"] == b"anyway\n"
+    assert "moat-guest-x86_64 is not installed with moat" in capfd.readouterr().err
 
 
 # --- the kept line ---

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import re
+import runpy
 import shutil
 import struct
 import subprocess
@@ -13,12 +15,44 @@ import zlib
 from pathlib import Path
 
 import pytest
-from probe import RUNNER
+from probe import ROOT, RUNNER
 
 EXEC, DATA, EOF, EXIT = 2, 3, 4, 65
 STDIN, CAPTURE = 1, 4
 PART = 46080
 WAIT_SECONDS = 60
+
+
+FIND_RUNNER = ROOT / "src/driver/proxmox/guest/scripts/find-runner.sh"
+
+
+def find_runner(machine: str, place: Path, *arguments: str) -> tuple[int, str]:
+    """The script as it goes into a guest that says that it is such a machine."""
+    embed = runpy.run_path(str(ROOT / "tools/embed.py"))
+    script, n = re.subn("(?m)^places=.*$", f"places={place}", embed["text_of"](FIND_RUNNER, []))
+    assert n == 1
+    done = subprocess.run(
+        ["sh", "-c", f"uname() {{ echo {machine}; }}\n{script}", "sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_the_script_chooses_by_the_machine(tmp_path: Path) -> None:
+    runner = tmp_path / "moat-guest"
+    ours = (str(RUNNER.stat().st_size), f"{zlib.crc32(RUNNER.read_bytes()):08x}")
+    both = ("x86_64", *ours, "aarch64", "1", "0")
+    code, said = find_runner("aarch64", tmp_path, *both)
+    assert (code, said.split()[0]) == (92, "aarch64")
+    assert said.split()[1].startswith(f"{runner}.")
+    shutil.copy(RUNNER, runner)
+    assert find_runner("x86_64", tmp_path, *both) == (0, str(runner))
+    assert find_runner("aarch64", tmp_path, *both)[0] == 92  # that is not the one it wants
+    assert find_runner("aarch64", tmp_path, "x86_64", *ours) == (94, "aarch64")
+    assert find_runner("riscv64", tmp_path, *both) == (94, "riscv64")
+    assert find_runner("aarch64", tmp_path) == (94, "aarch64")
 
 
 class Once:

@@ -130,10 +130,6 @@ int qemu_doctor(const struct driver_env *env, const struct op *op,
 	check_confinement(env, &d, op);
 	check_networks(&d, op);
 	check_firmware(&d);
-	doctor_say(&d, "runner", env->runner_path ? CHECK_OK : CHECK_WARN,
-		env->runner_path
-			? env->runner_path
-			: "moat-guest is missing: commands go through the plain guest agent",
-		"apt-get install musl-tools, then build moat again");
+	doctor_runners(&d, env, "commands go through the plain guest agent");
 	return op_check(op, e);
 }

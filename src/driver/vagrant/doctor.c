@@ -179,12 +179,6 @@ static void check_boxes(const struct checkup *u)
 		"vagrant box list");
 }
 
-static void check_part(const struct checkup *u, const char *name, const char *path)
-{
-	doctor_say(&u->doctor, name, path ? CHECK_OK : CHECK_MISSING,
-		path ? path : "not found beside moat", "reinstall moat");
-}
-
 int vagrant_doctor(const struct driver_env *env, const struct op *op, const json_t *access,
 	void (*say)(void *arg, const struct check *c), void *arg, struct err *e)
 {
@@ -204,8 +198,9 @@ int vagrant_doctor(const struct driver_env *env, const struct op *op, const json
 		check_libvirt(&u, plugins);
 		check_boxes(&u);
 	}
-	check_part(&u, "moat-guest", env->runner_path);
-	check_part(&u, "moat-ssh", env->ssh_path);
+	doctor_runners(&u.doctor, env, "machines of that kind cannot be used");
+	doctor_say(&u.doctor, "moat-ssh", env->ssh_path ? CHECK_OK : CHECK_MISSING,
+		env->ssh_path ? env->ssh_path : "not found beside moat", "reinstall moat");
 	strv_free(&u.env);
 	return 0;
 }

@@ -118,7 +118,7 @@ static struct vagrant_vm *add_vm(
 		return NULL;
 	}
 	vm->dir = &b->dir;
-	vm->runner_path = b->d->env->runner_path;
+	vm->runners = &b->d->env->runners;
 	vm->ssh_path = b->d->env->ssh_path;
 	vm->boot_timeout = b->d->env->boot_timeout;
 	user_name(b, m->name, name);

@@ -144,7 +144,7 @@ static int connect_once(
 	struct vagrant_ssh ssh = ssh_of(vm, expected);
 	struct ssh_target to = {.program = vm->ssh_path,
 		.guard = vm->dir->guard,
-		.runner_path = vm->runner_path,
+		.runners = vm->runners,
 		.host = ssh.host,
 		.user = ssh.user,
 		.port = ssh.port,
@@ -227,9 +227,8 @@ static int open_line(struct vagrant_vm *vm, const struct op *op, struct guest **
 	bool as_root;
 	int fd = -1;
 
-	if (!vm->runner_path || !vm->ssh_path)
-		return err_set(e, ERR_UNSUPPORTED, "%s is not installed beside moat",
-			vm->runner_path ? "moat-ssh" : "moat-guest");
+	if (!vm->ssh_path)
+		return err_set(e, ERR_UNSUPPORTED, "moat-ssh is not installed beside moat");
 	if (connect_to(vm, op, &ssh, e) < 0)
 		return -1;
 	soon = op_within(op, RUNNER_S);

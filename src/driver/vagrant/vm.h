@@ -11,7 +11,8 @@
 
 struct vagrant_vm {
 	struct vagrant_dir *dir;
-	const char *runner_path, *ssh_path;
+	const struct runners *runners;
+	const char *ssh_path;
 	char *machine; /* its name for Vagrant */
 	char *name;    /* its name for users: without the suffix */
 	char *alias;   /* its name for ssh */

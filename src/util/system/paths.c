@@ -161,8 +161,8 @@ static int find_self(char **ret, struct err *e)
 
 int paths_find_part(const char *name, char **ret, struct err *e)
 {
-	/* Beside the binary; the build tree, where a folder is called moat-guest as the program in
-	 * it is; an installed tree; the sources, which have the recipes. */
+	/* Beside the binary; the build tree; an installed tree; the sources, which have the
+	 * recipes. */
 	static const char *const where[] = {"", "../moat-guest/", "../", "../lib/moat/",
 		"../libexec/moat/", "../../", "../../../", NULL};
 	auto_free char *self = NULL;

@@ -330,7 +330,7 @@ static int prepare(struct pve_guest *p, struct err *e)
 
 	p->transport = (struct pve_agent_transport){.agent = &p->agent, .windows = p->vm.windows};
 	p->use_plain = p->vm.windows;
-	if (pve_runner_new(&p->agent, p->vm.runner_path, &p->runner, e) < 0 ||
+	if (pve_runner_new(&p->agent, p->vm.runners, &p->runner, e) < 0 ||
 		pve_agent_transport_open(&p->transport, &p->qga, e) < 0 ||
 		agent_open(p->qga, p->vm.windows, &p->plain, e) < 0)
 		return -1;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "guestlink/guest.h"
+#include "guestlink/runners.h"
 #include "driver/proxmox/api/api.h"
 
 /* The VM; all of it outlives the guest. */
@@ -13,8 +14,8 @@ struct pve_guest_vm {
 	const char *node, *name; /* name: for messages */
 	unsigned vmid;
 	bool windows;
-	const char *runner_path; /* moat-guest, or NULL if it is not installed */
-	bool serial1;            /* the VM has serial1: socket */
+	const struct runners *runners;
+	bool serial1; /* the VM has serial1: socket */
 	/* For large files and input (disc.h). */
 	const char *iso_storage; /* takes ISO images; NULL: none does */
 	const char *cdrom;       /* an empty drive since boot, "sata5"; NULL: none */

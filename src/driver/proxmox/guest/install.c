@@ -15,15 +15,46 @@ enum {
 	NOWHERE = 91, /* exit codes of the scripts */
 	PUSH = 92,
 	NOT_RUNNABLE = 93,
+	NO_PROGRAM = 94,
 };
 
 extern const char pve_script_find_runner[], pve_script_join_runner[]; /* scripts */
 
 struct program {
+	const char *arch;
 	char *content;
 	size_t size;
 	char size_text[24], crc_text[16];
 };
+
+struct programs {
+	struct program v[RUNNERS];
+	unsigned n;
+};
+
+static void programs_free(struct programs *p)
+{
+	for (unsigned i = 0; i < p->n; i++)
+		free(p->v[i].content);
+}
+
+static int programs_read(const struct runners *runners, struct programs *ret, struct err *e)
+{
+	for (unsigned i = 0; i < RUNNERS; i++) {
+		struct program *p = &ret->v[ret->n];
+
+		if (!runners->path[i])
+			continue;
+		if (file_read(runners->path[i], RUNNER_SIZE_MAX, &p->content, &p->size, e) < 0)
+			return -1;
+		p->arch = runner_arch[i];
+		snprintf(p->size_text, sizeof(p->size_text), "%zu", p->size);
+		snprintf(p->crc_text, sizeof(p->crc_text), "%08" PRIx32,
+			ascii_crc(0, p->content, p->size));
+		ret->n++;
+	}
+	return 0;
+}
 
 static int run(struct pve_agent *a, const struct op *op, const char *const *argv,
 	struct qga_exit *ret, struct err *e)
@@ -91,36 +122,56 @@ static int push(struct pve_agent *a, const struct op *op, const struct program *
 	return finish(&x, ret_path, e);
 }
 
-static int find_or_push(struct pve_agent *a, const struct op *op, const struct program *p,
+/* said: "ARCH FILE", by the guest. It gets the program for that architecture. */
+static int push_wanted(struct pve_agent *a, const struct op *op, const struct programs *programs,
+	struct qga_exit *said, char **ret_path, struct err *e)
+{
+	for (unsigned i = 0; i < programs->n; i++) {
+		const struct program *p = &programs->v[i];
+		size_t n = strlen(p->arch);
+		auto_free char *file = NULL;
+
+		if (said->out.len <= n || memcmp(buf_data(&said->out), p->arch, n) != 0)
+			continue;
+		buf_drop(&said->out, n + 1);
+		if (take_path(said, &file, e) < 0)
+			return -1;
+		return push(a, op, p, file, ret_path, e);
+	}
+	return err_set(e, ERR_UNAVAILABLE, "the guest named no file for the runner");
+}
+
+static int find_or_push(struct pve_agent *a, const struct op *op, const struct programs *programs,
 	char **ret_path, struct err *e)
 {
 	auto_qga_exit struct qga_exit x = {0};
-	auto_free char *file = NULL;
-	const char *const argv[] = {
-		"/bin/sh", "-c", pve_script_find_runner, "sh", p->size_text, p->crc_text, NULL};
+	const char *argv[4 + 3 * RUNNERS + 1] = {"/bin/sh", "-c", pve_script_find_runner, "sh"};
+	char arch[40];
 
+	for (unsigned i = 0; i < programs->n; i++) {
+		argv[4 + 3 * i] = programs->v[i].arch;
+		argv[5 + 3 * i] = programs->v[i].size_text;
+		argv[6 + 3 * i] = programs->v[i].crc_text;
+	}
 	if (run(a, op, argv, &x, e) < 0)
 		return -1;
+	if (x.code == NO_PROGRAM) {
+		snprintf(arch, sizeof(arch), "%.*s", (int)x.out.len, buf_data(&x.out));
+		return runners_lack(arch, e);
+	}
 	if (x.code != PUSH)
 		return finish(&x, ret_path, e);
-	if (take_path(&x, &file, e) < 0)
-		return -1;
-	return push(a, op, p, file, ret_path, e);
+	return push_wanted(a, op, programs, &x, ret_path, e);
 }
 
-int pve_install(struct pve_agent *a, const struct op *op, const char *runner_path, char **ret_path,
-	struct err *e)
+int pve_install(struct pve_agent *a, const struct op *op, const struct runners *runners,
+	char **ret_path, struct err *e)
 {
-	struct program p = {0};
-	int rc;
+	__attribute__((cleanup(programs_free))) struct programs programs = {0};
 
-	if (!runner_path)
-		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
-	if (file_read(runner_path, RUNNER_SIZE_MAX, &p.content, &p.size, e) < 0)
+	if (programs_read(runners, &programs, e) < 0)
 		return -1;
-	snprintf(p.size_text, sizeof(p.size_text), "%zu", p.size);
-	snprintf(p.crc_text, sizeof(p.crc_text), "%08" PRIx32, ascii_crc(0, p.content, p.size));
-	rc = find_or_push(a, op, &p, ret_path, e);
-	free(p.content);
-	return rc < 0 ? err_wrap(e, "the runner") : 0;
+	if (find_or_push(a, op, &programs, ret_path, e) < 0)
+		return err_wrap(e, "the runner");
+	return 0;
 }

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "driver/proxmox/guest/agent.h"
+#include "guestlink/runners.h"
 
 /*
  * *ret_path: where the runner is in the guest, put there now or earlier; it is exactly the program
- * at runner_path, and has made its spool directory. ERR_UNSUPPORTED: the guest cannot run it, and e
- * says why.
+ * among the runners that is for the guest, and has made its spool directory. ERR_UNSUPPORTED: there
+ * is none, or the guest cannot run it, and e says why.
  */
-int pve_install(struct pve_agent *a, const struct op *op, const char *runner_path, char **ret_path,
-	struct err *e);
+int pve_install(struct pve_agent *a, const struct op *op, const struct runners *runners,
+	char **ret_path, struct err *e);

@@ -38,7 +38,7 @@ enum {
 
 struct pve_runner {
 	struct pve_agent *agent;
-	char *runner_path;
+	const struct runners *runners;
 	struct turn installing;
 	struct lock mu;
 	char *place; /* in the guest; NULL: not installed */
@@ -48,15 +48,14 @@ struct pve_runner {
 };
 
 int pve_runner_new(
-	struct pve_agent *a, const char *runner_path, struct pve_runner **ret, struct err *e)
+	struct pve_agent *a, const struct runners *runners, struct pve_runner **ret, struct err *e)
 {
 	auto_free struct pve_runner *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return err_oom(e);
 	r->agent = a;
-	if (runner_path && str_dup(runner_path, &r->runner_path, e) < 0)
-		return -1;
+	r->runners = runners;
 	turn_init(&r->installing);
 	lock_init(&r->mu, "pve_runner.mu", LOCK_LEAF);
 	*ret = take_ptr(&r);
@@ -69,7 +68,6 @@ void pve_runner_free(struct pve_runner *r)
 		return;
 	turn_done(&r->installing);
 	lock_done(&r->mu);
-	free(r->runner_path);
 	free(r->place);
 	free(r);
 }
@@ -104,7 +102,7 @@ int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, st
 	turn = &r->installing;
 	if (!force && installed(r))
 		return 0;
-	if (pve_install(r->agent, op, r->runner_path, &path, e) < 0)
+	if (pve_install(r->agent, op, r->runners, &path, e) < 0)
 		return -1;
 	auto_unlock struct lock *held = lock_take(&r->mu);
 	free(r->place);

@@ -6,14 +6,15 @@
 
 #include "wire/ascii.h"
 #include "guestlink/guest.h"
+#include "guestlink/runners.h"
 #include "driver/proxmox/guest/agent.h"
 #include "wire/wire.h"
 
 struct pve_runner;
 
-/* Borrows the agent. runner_path: moat-guest on this host; NULL if there is none. */
+/* Borrows both. */
 int pve_runner_new(
-	struct pve_agent *a, const char *runner_path, struct pve_runner **ret, struct err *e);
+	struct pve_agent *a, const struct runners *runners, struct pve_runner **ret, struct err *e);
 void pve_runner_free(struct pve_runner *r); /* NULL is fine */
 
 /*

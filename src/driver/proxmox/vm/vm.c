@@ -191,7 +191,7 @@ static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret
 		.name = vm->spec->name,
 		.vmid = vm->vmid,
 		.windows = vm->windows,
-		.runner_path = b->d->env->runner_path,
+		.runners = &b->d->env->runners,
 		.serial1 = !vm->windows,
 		.iso_storage = b->iso_storage,
 		.cdrom = pve_disc_drive(vm->spec, vm->template_config),

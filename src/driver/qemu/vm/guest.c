@@ -91,19 +91,21 @@ static int greet(
 	return 0;
 }
 
-static int start_and_greet(
-	struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+static int start_and_greet(struct qemu_vm *vm, const struct op *op, const char *runner_path,
+	struct guest **ret, struct err *e)
 {
-	if (runner_start(op, vm->qga, vm->env->runner_path, e) < 0)
+	if (runner_start(op, vm->qga, runner_path, e) < 0)
 		return -1;
 	return greet(vm, op, ANSWER_SECONDS, ret, e);
 }
 
 static int open_line(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
-	if (!vm->env->runner_path)
-		return err_set(e, ERR_UNSUPPORTED, "moat-guest is not installed beside moat");
-	while (start_and_greet(vm, op, ret, e) < 0)
+	const char *path = runners_for(&vm->env->runners, vm->image->arch, e);
+
+	if (!path)
+		return -1;
+	while (start_and_greet(vm, op, path, ret, e) < 0)
 		/* The program that has the port may not be a runner, and may be gone the next time.
 		 */
 		if (e->kind != ERR_TIMEOUT || op_check(op, &(struct err){0}) < 0)

@@ -1,5 +1,6 @@
 #include "driver/vagrant/ssh/process.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -115,20 +116,46 @@ static int make_pair(int type, int *ret_ours, int *ret_theirs, struct err *e)
 	return 0;
 }
 
+struct open_runners {
+	int fds[RUNNERS];
+};
+
+static void open_runners_close(struct open_runners *r)
+{
+	for (unsigned i = 0; i < RUNNERS; i++)
+		if (r->fds[i] >= 0)
+			close(r->fds[i]);
+}
+
+/* One that is not installed is an empty file. */
+static int open_runners(const struct runners *from, struct open_runners *ret, struct err *e)
+{
+	for (unsigned i = 0; i < RUNNERS; i++) {
+		const char *path = from->path[i] ? from->path[i] : "/dev/null";
+
+		ret->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+		if (ret->fds[i] < 0)
+			return err_sys(e, errno, "%s", path);
+	}
+	return 0;
+}
+
 static int start_process(
 	struct ssh_process *p, const struct ssh_target *to, int guest, struct err *e)
 {
 	const char *const argv[] = {to->program, NULL};
 	auto_strv struct strv env = {0};
-	auto_fd int orders = -1, stream = -1, runner = open(to->runner_path, O_RDONLY | O_CLOEXEC);
+	auto_fd int orders = -1, stream = -1;
+	__attribute__((cleanup(open_runners_close))) struct open_runners runners = {{-1, -1}};
 
-	if (runner < 0)
-		return err_sys(e, errno, "%s", to->runner_path);
-	if (proc_small_env(&env, e) < 0 || make_pair(SOCK_SEQPACKET, &p->orders, &orders, e) < 0 ||
+	static_assert(RUNNERS == 2, "the initialiser above, and the list below");
+	if (open_runners(to->runners, &runners, e) < 0 || proc_small_env(&env, e) < 0 ||
+		make_pair(SOCK_SEQPACKET, &p->orders, &orders, e) < 0 ||
 		make_pair(SOCK_STREAM, &p->stream, &stream, e) < 0)
 		return -1;
 	const struct proc_fd fds[] = {{orders, SSH_FD_ORDERS}, {guest, SSH_FD_GUEST},
-		{stream, SSH_FD_STREAM}, {runner, SSH_FD_RUNNER}};
+		{stream, SSH_FD_STREAM}, {runners.fds[0], SSH_FD_RUNNERS},
+		{runners.fds[1], SSH_FD_RUNNERS + 1}};
 	struct proc_req req = {.argv = argv,
 		.env = (const char *const *)env.v,
 		.guard = to->guard,

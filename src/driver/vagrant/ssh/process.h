@@ -10,12 +10,13 @@
 #include <stdbool.h>
 
 #include "guestlink/guest.h"
+#include "guestlink/runners.h"
 #include "driver/vagrant/ssh/ssh.h"
 
 struct ssh_target {
-	const char *program;     /* path of moat-ssh */
-	const char *guard;       /* of moat-helper */
-	const char *runner_path; /* moat-guest on this host */
+	const char *program; /* path of moat-ssh */
+	const char *guard;   /* of moat-helper */
+	const struct runners *runners;
 	const char *host, *user;
 	unsigned port;
 	const char *const *keys; /* files with private keys */

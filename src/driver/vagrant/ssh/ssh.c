@@ -83,7 +83,7 @@ static int start(struct ssh_conn *conn, struct err *e)
 	op.on_progress = tell_progress;
 	if (next_order(&order, e) < 0 || json_get(order, "an order", e, "{s:b}", "start", &yes) < 0)
 		return -1;
-	if (ssh_conn_start_runner(conn, &op, SSH_FD_RUNNER, &as_root, e) < 0)
+	if (ssh_conn_start_runner(conn, &op, SSH_FD_RUNNERS, &as_root, e) < 0)
 		return -1;
 	return tell(json_pack("{s:b}", "as_root", as_root), e);
 }

@@ -3,11 +3,11 @@
  * libssh it does to a process of its own, which has no rights and can be killed.
  *
  * How it works: it is given the connected socket, a stream socket for the runner's bytes, the
- * runner itself, and a socket for orders, on which it gets one message (util/system/msg.h) after
- * the other: log in; start the runner. Each is answered, or the error is told and it leaves. From
- * then on it moves bytes between the runner's channel and its stream socket, and likewise between
- * other channels and sockets, for connections to ports of the guest: they come with an order to
- * dial, and are answered by a byte on themselves.
+ * runners themselves, and a socket for orders, on which it gets one message (util/system/msg.h)
+ * after the other: log in; start the runner. Each is answered, or the error is told and it leaves.
+ * From then on it moves bytes between the runner's channel and its stream socket, and likewise
+ * between other channels and sockets, for connections to ports of the guest: they come with an
+ * order to dial, and are answered by a byte on themselves.
  *
  *     {"log_in": {"host": s, "port": i, "user": s, "host_key": s, "keys": [{"name": s, "text":
  * s}]}}
@@ -23,7 +23,7 @@ enum ssh_fd {
 	SSH_FD_ORDERS = 10, /* SOCK_SEQPACKET */
 	SSH_FD_GUEST,       /* connected to the guest's SSH server */
 	SSH_FD_STREAM,      /* the runner's bytes */
-	SSH_FD_RUNNER,      /* moat-guest, open for reading */
+	SSH_FD_RUNNERS,     /* as many as RUNNERS: moat-guest, open for reading */
 };
 
 enum { SSH_HOST_KEY_MAX = 128, SSH_DIALS_MAX = 256 };

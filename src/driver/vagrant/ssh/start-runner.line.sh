@@ -12,7 +12,7 @@ for p in $d; do f=$p/moat-guest;
 [ -w /tmp ] || t=$HOME; n=$(mktemp "$t/moat-guest.XXXXXX") &&
 { [ -z "$SUDO_UID" ] || chown "$SUDO_UID" "$n"; } ||
 { echo "moat:no:there is no place for a file in /tmp or the home directory"; exit 1; };
-echo "moat:put:$n"; read go;
+echo "moat:put:$(uname -m):$n"; read go;
 for p in $d; do f=$p/moat-guest;
   mkdir -p "$p" && cp "$n" "$f.new" && chmod 755 "$f.new" &&
   [ "$("$f.new" version </dev/null)" = "$v" ] && mv -f "$f.new" "$f" || continue;

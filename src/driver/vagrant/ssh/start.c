@@ -12,6 +12,7 @@
 
 #include "wire/wire.h"
 #include "driver/vagrant/ssh/sftp.h"
+#include "guestlink/runners.h"
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/str.h"
@@ -198,14 +199,26 @@ static int let_go(struct ssh_conn *conn, const struct op *op, struct err *e)
 	return ssh_conn_write(conn, op, conn->channel, (struct bytes){go, sizeof(go) - 1}, e);
 }
 
+static int read_runner(int runner_fds, const char *arch, struct buf *ret, struct err *e)
+{
+	for (int i = 0; i < RUNNERS; i++)
+		if (strcmp(arch, runner_arch[i]) == 0 &&
+			file_read_all(runner_fds + i, RUNNER_SIZE_MAX, ret, e) < 0)
+			return -1;
+	return ret->len ? 0 : runners_lack(arch, e);
+}
+
+/* where: "ARCH:FILE", by the guest. */
 static int upload_runner(
-	struct ssh_conn *conn, const struct op *op, int runner_fd, const char *file, struct err *e)
+	struct ssh_conn *conn, const struct op *op, int runner_fds, char *where, struct err *e)
 {
 	auto_buf struct buf content = {0};
+	char *file = strchr(where, ':');
 
-	if (file[0] != '/')
+	if (!file || file[1] != '/')
 		return err_set(e, ERR_UNAVAILABLE, "the guest named no file for the runner");
-	if (file_read_all(runner_fd, RUNNER_SIZE_MAX, &content, e) < 0)
+	*file++ = 0;
+	if (read_runner(runner_fds, where, &content, e) < 0)
 		return -1;
 	op_progress(op, 0, 0, "installing the runner in the guest");
 	if (put(conn, op, file, buf_bytes(&content), e) < 0)
@@ -213,8 +226,8 @@ static int upload_runner(
 	return let_go(conn, op, e);
 }
 
-static int start(
-	struct ssh_conn *conn, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
+static int start(struct ssh_conn *conn, const struct op *op, int runner_fds, bool *ret_as_root,
+	struct err *e)
 {
 	auto_buf struct buf in = {0};
 	auto_free char *command = NULL;
@@ -236,7 +249,7 @@ static int start(
 		(let_go(conn, op, e) < 0 || next_word(conn, op, &in, word, sizeof(word), e) < 0))
 		return -1;
 	if (str_starts(word, "put:") &&
-		(upload_runner(conn, op, runner_fd, word + 4, e) < 0 ||
+		(upload_runner(conn, op, runner_fds, word + 4, e) < 0 ||
 			next_word(conn, op, &in, word, sizeof(word), e) < 0))
 		return -1;
 	if (str_starts(word, "no:"))
@@ -248,10 +261,10 @@ static int start(
 	return 0;
 }
 
-int ssh_conn_start_runner(
-	struct ssh_conn *conn, const struct op *op, int runner_fd, bool *ret_as_root, struct err *e)
+int ssh_conn_start_runner(struct ssh_conn *conn, const struct op *op, int runner_fds,
+	bool *ret_as_root, struct err *e)
 {
-	if (start(conn, op, runner_fd, ret_as_root, e) < 0)
+	if (start(conn, op, runner_fds, ret_as_root, e) < 0)
 		return err_wrap(e, "the runner");
 	return 0;
 }

@@ -58,11 +58,11 @@ static void take_port(void)
 
 static void begin(void)
 {
-	static char cache[128];
+	static char cache[128], no_runner[] = "/no/runner";
 	static struct paths paths = {.cache = cache};
 	static struct driver_env env = {.paths = &paths,
 		.boot_timeout = 3600,
-		.runner_path = "/no/runner",
+		.runners = {{no_runner, no_runner}},
 		.ssh_path = "/no/ssh",
 		.helper_path = self};
 	struct err e;
