@@ -93,7 +93,7 @@ need_tools() {
 
 # apt_setup [SOURCES]: the machine's own sources, keys and proxy settings apply; its state and caches
 # are left alone. MOAT_APT_SOURCES names a sources.list to use instead, for machines that are not
-# Debian; a recipe's SOURCES comes before both.
+# Debian; a recipe's SOURCES comes before both. ARCHITECTURE, if set, is whose packages are wanted.
 # shellcheck disable=SC2120
 apt_setup() {
 	apt_sources=${1:-${MOAT_APT_SOURCES:-}}
@@ -105,8 +105,8 @@ apt_setup() {
 		#clear APT::Update::Post-Invoke;
 		#clear APT::Update::Post-Invoke-Success;
 		#clear APT::Architectures;
-		APT::Architecture "amd64";
-		APT::Architectures { "amd64"; };
+		APT::Architecture "${ARCHITECTURE:-amd64}";
+		APT::Architectures { "${ARCHITECTURE:-amd64}"; };
 		APT::Sandbox::User "root";
 		Dir::State "$WORK/apt/state";
 		Dir::State::status "$WORK/apt/status";

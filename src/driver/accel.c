@@ -10,6 +10,7 @@
 
 #include "util/auto.h"
 
+#if defined(__x86_64__)
 static bool cpu_has_virtualisation(void)
 {
 	auto_file FILE *f = fopen("/proc/cpuinfo", "re");
@@ -32,20 +33,29 @@ static const char *how_to_open(void)
 	return "sudo usermod -aG kvm $USER, then log in again";
 }
 
-bool accel_kvm_works(struct kvm_report *ret)
+static void look(struct kvm_report *ret)
 {
 	auto_fd int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 
-	*ret = (struct kvm_report){.why = "", .fix = ""};
 	if (fd < 0 && errno == ENOENT)
 		*ret = (struct kvm_report){"there is no /dev/kvm",
 			"switch virtualisation on in the firmware; in a VM, nested virtualisation"};
-#if defined(__x86_64__)
 	else if (!cpu_has_virtualisation())
 		*ret = (struct kvm_report){"the CPU has neither vmx nor svm",
 			"switch virtualisation on in the firmware; in a VM, nested virtualisation"};
-#endif
 	else if (fd < 0)
 		*ret = (struct kvm_report){"/dev/kvm cannot be opened", how_to_open()};
+}
+#else
+static void look(struct kvm_report *ret)
+{
+	ret->why = "local VMs are x86-64 machines, and this is none";
+}
+#endif
+
+bool accel_kvm_works(struct kvm_report *ret)
+{
+	*ret = (struct kvm_report){.why = "", .fix = ""};
+	look(ret);
 	return !ret->why[0];
 }

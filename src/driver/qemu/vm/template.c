@@ -5,7 +5,6 @@
  */
 #include "driver/qemu/vm/template.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -28,6 +27,12 @@
 #include "util/str.h"
 #include "util/system/tsc.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#else /* guests have an emulated CPU, which is QEMU's own */
+#define __get_cpuid(leaf, a, b, c, d) 0
+#endif
+
 #define SETTLE_SECONDS 300.0
 enum { TSC_STEP_KHZ = 16 * 1000 };
 
@@ -36,6 +41,8 @@ extern const char qemu_script_settle[]; /* settle.sh */
 /* Why the VM cannot start from a template; NULL: it can. */
 static const char *obstacle(const struct qemu_vm *vm)
 {
+	struct err ignored;
+
 	if (!vm->spec->warm)
 		return "the spec says warm: false";
 	if (!vm->spec->is_sandbox)
@@ -48,7 +55,7 @@ static const char *obstacle(const struct qemu_vm *vm)
 		return "UEFI variables are not in templates";
 	if (json_array_size(json_object_get(vm->spec->native, "args")))
 		return "native.args may be anything";
-	if (!vm->env->runner_path)
+	if (!runners_for(&vm->env->runners, vm->image->arch, &ignored))
 		return "moat-guest is not installed";
 	if (!vm->env->templates)
 		return "there is no place for templates";
@@ -127,13 +134,16 @@ static int add_args(struct sha256 *s, const struct qemu_vm *vm, struct err *e)
 static int make_key(
 	const struct qemu_vm *vm, const struct op *op, char ret[SHA256_HEX + 1], struct err *e)
 {
-	auto_fd int runner = open(vm->env->runner_path, O_RDONLY | O_CLOEXEC);
+	const char *path = runners_for(&vm->env->runners, vm->image->arch, e);
+	auto_fd int runner = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	const int format = TEMPLATE_FORMAT;
 	char digest[SHA256_HEX + 1];
 	struct sha256 s;
 
+	if (!path)
+		return -1;
 	if (runner < 0)
-		return err_sys(e, errno, "%s", vm->env->runner_path);
+		return err_sys(e, errno, "%s", path);
 	if (sha256_file(op, runner, NULL, digest, e) < 0)
 		return -1;
 	sha256_start(&s);
