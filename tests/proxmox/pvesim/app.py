@@ -134,7 +134,9 @@ class App:
         return answer
 
     def strike(self, rule: Any) -> None:
-        if rule.action == "drop":
+        if rule.action == "outage":
+            self.front.go_away(rule.away)
+        if rule.action in ("drop", "outage"):
             raise Dropped
         if rule.action == "status":
             error = ApiError(rule.status, rule.message)

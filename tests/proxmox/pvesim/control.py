@@ -135,6 +135,16 @@ class Control:
             reset(writer)
         return len(cut)
 
+    def do_outage(self, seconds: float) -> None:
+        """The server goes away now."""
+        self.front.go_away(seconds)
+
+    async def do_come_back(self) -> None:
+        """The server is back before that."""
+        self.front.returns.set()
+        if self.front.back is not None:
+            await self.front.back
+
     def do_clock(self, seconds: float) -> None:
         self.app.faults_clock = seconds
 
@@ -200,6 +210,7 @@ class Control:
         return {
             "connections": self.front.connections,
             "open": len(self.front.open),
+            "outages": self.front.outages,
             "requests": len(self.app.faults.log),
             "logins": self.app.auth.logins,
             "applies": self.app.sdn.applies,

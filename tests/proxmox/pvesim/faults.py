@@ -25,9 +25,13 @@ class Rule:
             "message", "injected fault" if self.status not in (401, 596) else ""
         )
         self.empty = bool(given.get("empty", False))
+        # Of a delay; or of an outage, which begins with this call.
         self.seconds: float = float(given.get("seconds", 0))
+        self.away = 0.0
+        if self.action == "outage":
+            self.away, self.seconds = self.seconds, 0.0
         self.struck = 0
-        if self.action not in ("status", "drop", "latency"):
+        if self.action not in ("status", "drop", "latency", "outage"):
             raise ValueError(f"no action {self.action}")
         if self.when not in ("before", "after"):
             raise ValueError(f"when is before or after, not {self.when}")
@@ -96,6 +100,7 @@ class Faults:
                 {"action": chosen.action, "status": chosen.status, "message": chosen.message},
             )
             answer.when, answer.seconds, answer.empty = chosen.when, delay, chosen.empty
+            answer.away = chosen.away
             return answer
         return None
 

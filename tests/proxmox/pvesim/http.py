@@ -120,6 +120,36 @@ class Front:
         self.idle = idle
         self.connections = 0
         self.open: set[asyncio.StreamWriter] = set()
+        self.server: asyncio.Server | None = None
+        self.start: Callable[[], Awaitable[asyncio.Server]] | None = None
+        self.back: asyncio.Task[None] | None = None
+        self.returns = asyncio.Event()
+        self.outages = 0
+
+    async def listen(self, start: Callable[[], Awaitable[asyncio.Server]]) -> None:
+        self.start = start
+        self.server = await start()
+
+    def go_away(self, seconds: float) -> None:
+        """As when the front end restarts: connections end, new ones are refused for a while.
+
+        What was asked for goes on in the daemon behind it.
+        """
+        if self.server is None:
+            return  # it is away already
+        self.outages += 1
+        self.server.close()
+        self.server = None
+        for writer in list(self.open):
+            reset(writer)
+        self.back = asyncio.create_task(self.come_back(seconds))
+
+    async def come_back(self, seconds: float) -> None:
+        self.returns.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.returns.wait(), seconds)
+        assert self.start is not None
+        self.server = await self.start()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

@@ -11,10 +11,12 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,14 @@ def certificate(folder: Path) -> tuple[Path, Path, str]:
     return key, cert, ":".join(digest[i : i + 2] for i in range(0, 64, 2))
 
 
+def hold_port(host: str, port: int) -> socket.socket:
+    """Keeps the port while nobody listens on it, so that no other program gets it."""
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    holder.bind((host, port))
+    return holder
+
+
 async def until_told() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -142,14 +152,26 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
         )
     front = Front(app.handle, options.idle)
     app.front = front
-    server = await asyncio.start_server(
-        front.serve, options.host, options.port, ssl=context, limit=STREAM_LIMIT, backlog=512
-    )
+    holder = hold_port(options.host, options.port)
+    port = int(holder.getsockname()[1])
+
+    def start() -> Awaitable[asyncio.Server]:
+        return asyncio.start_server(
+            front.serve,
+            options.host,
+            port,
+            ssl=context,
+            limit=STREAM_LIMIT,
+            backlog=512,
+            reuse_port=True,
+        )
+
+    await front.listen(start)
     socket_path = folder / "control"
     control = await asyncio.start_unix_server(Control(app, front).serve, socket_path)
     where: dict[str, Any] = {
         "host": options.host,
-        "port": server.sockets[0].getsockname()[1],
+        "port": port,
         "fingerprint": options.fingerprint,
         "certificate": str(cert or ""),
         "user": options.user,
@@ -168,7 +190,9 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     if options.die_with_stdin:
         watch_stdin()
     await until_told()
-    server.close()
+    if front.server is not None:
+        front.server.close()
+    holder.close()
     control.close()
     await app.machines.close()
 
