@@ -34,13 +34,13 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	static const char *const accels[] = {"auto", "kvm", "tcg"};
 	static const char *const levels[] = {"debug", "info", "warn", "error"};
 	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info", *mirror = "";
-	double idle = 60, boot = 600;
+	double idle = 60, boot = 600, outage = 120;
 	json_int_t keep = 512, templates = 20480;
 
-	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?I, s?I, s?s}",
+	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?F, s?I, s?I, s?s}",
 		    "accelerator", &accel, "qemu", &qemu, "log_level", &level, "idle_exit", &idle,
-		    "boot_timeout", &boot, "memory_keep_mb", &keep, "templates_max_mb", &templates,
-		    "image_mirror", &mirror) < 0)
+		    "boot_timeout", &boot, "outage_timeout", &outage, "memory_keep_mb", &keep,
+		    "templates_max_mb", &templates, "image_mirror", &mirror) < 0)
 		return -1;
 	if (one_of("accelerator", accel, &(struct choices){accels, ARRAY_LEN(accels)}, e) < 0 ||
 		one_of("log_level", level, &(struct choices){levels, ARRAY_LEN(levels)}, e) < 0)
@@ -49,6 +49,8 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 		return err_set(e, ERR_INVALID, "idle_exit: cannot be negative");
 	if (boot <= 0)
 		return err_set(e, ERR_INVALID, "boot_timeout: must be more than 0");
+	if (outage < 0)
+		return err_set(e, ERR_INVALID, "outage_timeout: cannot be negative");
 	if (keep < 0 || keep > KEEP_MAX_MB)
 		return err_set(e, ERR_INVALID, "memory_keep_mb: not between 0 and %d", KEEP_MAX_MB);
 	if (templates < 0 || templates > KEEP_MAX_MB)
@@ -61,6 +63,7 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 		return -1;
 	c->idle_exit = idle;
 	c->boot_timeout = boot;
+	c->outage_timeout = outage;
 	c->memory_keep_mb = (unsigned)keep;
 	c->templates_max_mb = (unsigned)templates;
 	return 0;
@@ -129,8 +132,9 @@ void config_free(struct config *c)
 
 json_t *config_to_json(const struct config *c)
 {
-	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:s}", "accelerator", c->accel,
+	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:i, s:i, s:s}", "accelerator", c->accel,
 		"qemu", c->qemu, "log_level", c->log_level, "idle_exit", c->idle_exit,
-		"boot_timeout", c->boot_timeout, "memory_keep_mb", (int)c->memory_keep_mb,
-		"templates_max_mb", (int)c->templates_max_mb, "image_mirror", c->image_mirror);
+		"boot_timeout", c->boot_timeout, "outage_timeout", c->outage_timeout,
+		"memory_keep_mb", (int)c->memory_keep_mb, "templates_max_mb",
+		(int)c->templates_max_mb, "image_mirror", c->image_mirror);
 }

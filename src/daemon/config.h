@@ -14,6 +14,7 @@ struct config {
 	char *image_mirror;        /* replaces the hosts of downloads for servers; "": none */
 	double idle_exit;          /* seconds; 0: never */
 	double boot_timeout;       /* seconds until a guest must have answered */
+	double outage_timeout;     /* seconds that a server may be away */
 	unsigned memory_keep_mb;   /* memory of the host that VMs may not take */
 	unsigned templates_max_mb; /* disk for templates; 0: none are made */
 };

@@ -154,11 +154,34 @@ static bool any(const struct sandbox *sb, void *arg)
 	return true;
 }
 
+static int count_entry(void *arg, const struct journal_entry *t, struct err *e)
+{
+	(void)t;
+	(void)e;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+static void tell_what_is_left(struct daemon *d)
+{
+	unsigned left = 0;
+	struct err e;
+
+	if (journal_each_entry(d->journal, NULL, count_entry, &left, &e) == 0 && left)
+		log_msg(NULL, LOG_WARN,
+			"%u things of sandboxes could not be removed; the journal has them, and "
+			"the next daemon removes them",
+			left);
+}
+
 static void drain(struct daemon *d)
 {
 	struct op op = op_for_cleanup(DRAIN_SECONDS);
 	struct err e;
 
+	for (unsigned i = 0; i < SPEC_DRIVERS; i++)
+		if (d->drivers[i] && d->drivers[i]->ops->hurry)
+			d->drivers[i]->ops->hurry(d->drivers[i]);
 	{
 		auto_unlock struct lock *held = lock_take(&d->mu);
 		for (struct session *s = d->session_list; s; s = s->next)
@@ -175,7 +198,8 @@ static void drain(struct daemon *d)
 			break;
 		}
 	}
-	removal_run(d, any, NULL, &e);
+	removal_run(d, NULL, any, NULL, &e);
+	tell_what_is_left(d);
 }
 
 static int find_parts(struct daemon *d, struct err *e)
@@ -248,6 +272,7 @@ static int open_parts(struct daemon *d, struct err *e)
 	d->env.accel = d->config.accel;
 	d->env.qemu = d->config.qemu;
 	d->env.boot_timeout = d->config.boot_timeout;
+	d->env.outage_timeout = d->config.outage_timeout;
 	d->env.image_mirror = d->config.image_mirror;
 	return open_drivers(d, e);
 }

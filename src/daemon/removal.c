@@ -27,8 +27,8 @@ static struct op wait_for_others(const struct daemon *d)
 	return op_for_cleanup(REMOVAL_SECONDS + longest);
 }
 
-static int remove_one(
-	struct daemon *d, struct sandbox *sb, struct driver_sandbox *driven, struct err *e)
+static int remove_one(struct daemon *d, const struct op *asked, struct sandbox *sb,
+	struct driver_sandbox *driven, struct err *e)
 {
 	struct op op = op_for_cleanup(REMOVAL_SECONDS);
 	struct op destroy;
@@ -39,6 +39,10 @@ static int remove_one(
 		return err_wrap(e, "waiting for operations in %s", sb->id);
 	}
 	destroy = op_for_cleanup(sb->driver->ops->removal_seconds);
+	if (asked) {
+		destroy.on_progress = asked->on_progress;
+		destroy.progress_arg = asked->progress_arg;
+	}
 	return driven ? sb->driver->ops->destroy(sb->driver, &destroy, driven, e) : 0;
 }
 
@@ -66,6 +70,7 @@ static void wait_for_removers(struct daemon *d, sandbox_filter fits, void *arg)
 
 struct removing {
 	struct daemon *d;
+	const struct op *asked;
 	sandbox_filter fits; /* called by one thread at a time, since the registry's lock is held */
 	void *arg;
 	struct lock mu;
@@ -78,7 +83,7 @@ static void remove_taken(struct removing *r, struct sandbox *sb, struct driver_s
 	unsigned ram_mb = sb->ram_mb;
 	struct err why;
 
-	if (remove_one(r->d, sb, driven, &why) < 0) {
+	if (remove_one(r->d, r->asked, sb, driven, &why) < 0) {
 		log_err(NULL, LOG_ERROR, &why, "cannot remove all of sandbox %s", sb->id);
 		auto_unlock struct lock *held = lock_take(&r->mu);
 		if (!r->failed)
@@ -101,9 +106,10 @@ static void *remove_all(void *arg)
 	return NULL;
 }
 
-int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e)
+int removal_run(
+	struct daemon *d, const struct op *asked, sandbox_filter fits, void *arg, struct err *e)
 {
-	struct removing r = {.d = d, .fits = fits, .arg = arg};
+	struct removing r = {.d = d, .asked = asked, .fits = fits, .arg = arg};
 	unsigned n = registry_count(d->registry), helpers = 0;
 	pthread_t threads[AT_ONCE_MAX - 1];
 	struct err no_thread;

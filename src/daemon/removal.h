@@ -6,9 +6,11 @@
 /*
  * Removes every sandbox that fits: cancels what runs in it, waits for that, destroys it. The making
  * of a sandbox is cancelled and waited for, too, and so is a removal by others. Tries all, logs
- * each failure, and returns the first.
+ * each failure, and returns the first. asked: hears of the progress, and may be NULL; its end does
+ * not end the removal.
  */
-int removal_run(struct daemon *d, sandbox_filter fits, void *arg, struct err *e);
+int removal_run(
+	struct daemon *d, const struct op *asked, sandbox_filter fits, void *arg, struct err *e);
 
 struct reclaim_req {
 	void (*said)(void *arg, const char *text); /* hears a line for each journal entry */

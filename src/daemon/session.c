@@ -247,7 +247,7 @@ static void session_main(void *arg)
 	}
 	end_requests(s);
 	shutdown(s->fd, SHUT_RDWR);
-	removal_run(s->daemon, leased, s, &e);
+	removal_run(s->daemon, NULL, leased, s, &e);
 	delist(s);
 	session_free(s);
 }

@@ -17,7 +17,7 @@ static void drop(struct daemon *d, const struct op *op, char *id)
 {
 	struct err e;
 
-	if (removal_run(d, is_named, id, &e) < 0)
+	if (removal_run(d, NULL, is_named, id, &e) < 0)
 		log_err(op, LOG_ERROR, &e, "cannot remove %s", id);
 }
 
@@ -87,7 +87,7 @@ bool standby_give_way(void *arg)
 	char id[sizeof(((struct sandbox *)NULL)->id)] = "";
 	struct err e;
 
-	if (removal_run(d, first_in_standby, id, &e) < 0)
+	if (removal_run(d, NULL, first_in_standby, id, &e) < 0)
 		log_err(NULL, LOG_ERROR, &e, "cannot remove %s", id);
 	if (id[0])
 		log_msg(NULL, LOG_INFO, "sandbox %s leaves standby: its memory is needed", id);

@@ -32,6 +32,7 @@ struct driver_env {
 	const char *accel;       /* "auto", "kvm", "tcg" */
 	const char *qemu;        /* the emulator's name or path */
 	double boot_timeout;     /* seconds until a guest must have answered */
+	double outage_timeout;   /* seconds that a server may be away */
 	struct runners runners;
 	/* Takes the place of "https://host" in addresses of images; "": nothing does. */
 	const char *image_mirror;
@@ -95,6 +96,9 @@ struct driver_ops {
 	/* Cheap and without a network: a driver that nobody uses must not keep us from starting. */
 	int (*open)(const struct driver_env *env, struct driver **ret, struct err *e);
 	void (*close)(struct driver *d);
+	/* The daemon is about to end: from now on what does not answer is given up within seconds,
+	 * and left to the journal. NULL: everything is on this machine. */
+	void (*hurry)(struct driver *d);
 	/* Calls say() for each check; fails only if it cannot check at all. */
 	int (*doctor)(struct driver *d, const struct op *op, const json_t *access,
 		void (*say)(void *arg, const struct check *c), void *arg, struct err *e);

@@ -21,6 +21,7 @@ SPEC: dict[str, Any] = {
     "vms": [{"source": {"existing_vm_template_tag": TAG}, "ram_mb": 256, "vcpus": 1}],
 }
 WAIT_SECONDS = 240
+LOGIN = "^/access/ticket$"
 # What must be as it was before, once a sandbox is gone.
 PARTS = ("vms", "zones", "vnets", "subnets", "running", "ipam", "volumes", "pools", "uploads")
 
@@ -55,6 +56,12 @@ def fill(server: PveServer) -> None:
     server.control("add_zone", zone="abc123z", vnets={"abc123v0": taken})
     server.control("add_volume", volid="local:iso/moat-seed.iso", content="iso")
     server.control("add_volume", volid="local:import/moat-0badcafe.ova", content="import")
+
+
+def forget_login(server: PveServer) -> None:
+    """The next call needs a new ticket."""
+    server.control("expire_tickets")
+    time.sleep(0.2)
 
 
 @contextlib.contextmanager
@@ -139,7 +146,8 @@ class Lives:
         # The next life starts with a login.
         self.server.control("expire_tickets")
         time.sleep(0.2)
-        assert self.live() == []
+        wrong = self.live()
+        assert wrong == [], wrong
         seen: dict[tuple[str, str], int] = {}
         calls = []
         for entry in self.server.log():

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from lives import SPEC, WAIT_SECONDS, Lives, a_server
-from server import PveServer
+from lives import LOGIN, SPEC, WAIT_SECONDS, Lives, a_server, forget_login
 
 # Each way in which one call can fail; the last two come after the server has done what was asked.
 WAYS: dict[str, dict[str, Any]] = {
@@ -20,7 +19,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "answer lost": {"action": "drop", "when": "after"},
     "late server error": {"status": 500, "when": "after"},
 }
-LOGIN = "^/access/ticket$"
 # Several servers and daemons at a time, since most of a life is waiting.
 AT_ONCE = 4
 # These lives use no guest: whether one is really there makes no difference to them but for time.
@@ -49,12 +47,6 @@ def no_reason(text: str) -> bool:
     """What a user is told is one line with a reason, and the daemon is still there."""
     lines = text.strip().splitlines()
     return not lines or not lines[-1].startswith("moat: ") or "closed the connection" in lines[-1]
-
-
-def forget_login(server: PveServer) -> None:
-    """The next call needs a new ticket."""
-    server.control("expire_tickets")
-    time.sleep(0.2)
 
 
 def strike(way: str, calls: list[tuple[str, str, int]]) -> list[str]:

@@ -55,6 +55,9 @@ def clean(servers: list[PveServer]) -> Iterator[list[PveServer]]:
     assert [left(server) for server in servers] == before
 
 
+IMPATIENT = "idle_exit: 0\nboot_timeout: 120\noutage_timeout: 0.5\n"
+
+
 def sandboxes_on(home: PveHome) -> dict[str, int]:
     pools = json.loads(home.ok("pool", "ls", "--json"))
     return {i["instance"]: i["sandboxes"] for i in pools["instances"]}
@@ -135,7 +138,7 @@ def test_a_server_that_fails_is_left_out(clean: list[PveServer]) -> None:
 
 
 def test_a_dirty_server_is_cleaned_and_comes_back(clean: list[PveServer]) -> None:
-    home = PveHome(instance(clean[0], instance_id="a"))
+    home = PveHome(instance(clean[0], instance_id="a"), config=IMPATIENT)
     try:
         sandbox = home.up(SPEC)
         clean[0].fault(path="/qemu/", method="DELETE", action="drop", times=-1)

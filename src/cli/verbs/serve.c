@@ -8,6 +8,8 @@
 #include "cli/client/start.h"
 #include "cli/terminal/signals.h"
 #include "util/auto.h"
+#include "util/str.h"
+#include "util/system/io.h"
 #include "util/system/place.h"
 
 #define END_WAIT   60.0 /* long: a daemon removes its sandboxes before it exits */
@@ -72,6 +74,19 @@ static int find_running(struct cli *cli, const struct op *op, struct err *e)
 	return 1;
 }
 
+/* The file with logins is there as long as something of ours is on a server. */
+static int tell_what_is_left(struct cli *cli, struct err *e)
+{
+	auto_free char *logins = NULL;
+
+	if (str_printf(&logins, e, "%s/proxmox-logins.json", cli->paths.state) < 0)
+		return -1;
+	if (path_exists(logins))
+		cli_note(cli, "what is still on servers that were away is in the journal; the next "
+			      "daemon removes it");
+	return EXIT_OK;
+}
+
 static int stop(struct cli *cli, struct err *e)
 {
 	struct op op = {.cancel_fd = -1, .deadline_ns = OP_NO_DEADLINE}, part;
@@ -96,7 +111,7 @@ static int stop(struct cli *cli, struct err *e)
 	if (op_wait_fd(&part, pidfd, POLLIN, e) < 0)
 		return err_wrap(e, "the daemon (pid %ld) agreed to end but has not", pid);
 	cli_note(cli, "the daemon (pid %ld) has ended", pid);
-	return EXIT_OK;
+	return tell_what_is_left(cli, e);
 }
 
 static int cmd_serve_run(struct cli *cli, struct err *e)

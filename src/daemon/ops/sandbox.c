@@ -176,7 +176,7 @@ int handle_rm(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "args: say which: sandboxes, labels or all");
 	if (resolve_all(rq->daemon, list, named, e) < 0)
 		return -1;
-	if (removal_run(rq->daemon, chosen, &choice, e) < 0)
+	if (removal_run(rq->daemon, &rq->op, chosen, &choice, e) < 0)
 		return err_wrap(e, "not everything could be removed; moat gc will try again");
 	return tell_removed(&choice, ret, e);
 }

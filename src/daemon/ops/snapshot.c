@@ -210,7 +210,7 @@ static int fork_all(
 			json_array_append_new(made, one);
 			continue;
 		}
-		if (removal_run(rq->daemon, is_one_of, made, &undo) < 0)
+		if (removal_run(rq->daemon, NULL, is_one_of, made, &undo) < 0)
 			log_err(&rq->op, LOG_ERROR, &undo, "not all copies could be removed");
 		return -1;
 	}

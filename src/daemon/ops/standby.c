@@ -137,7 +137,7 @@ static void remove_mine(struct keeper *k, sandbox_filter which)
 {
 	struct err e;
 
-	if (removal_run(k->rq->daemon, which, k, &e) < 0)
+	if (removal_run(k->rq->daemon, NULL, which, k, &e) < 0)
 		log_err(&k->rq->op, LOG_ERROR, &e, "cannot remove what was in standby");
 }
 

@@ -48,7 +48,7 @@ static bool check_version(const struct report *r)
 
 	/* Asked anew, while pve_older_than may use a kept answer: this shows whether the login
 	 * works now. */
-	if (pve_do(r->api, r->op, "GET", NULL, 0, NULL, &e, "/version") < 0 ||
+	if (pve_do(r->api, r->op, "GET", NULL, PVE_BRIEF, NULL, &e, "/version") < 0 ||
 		pve_older_than(r->inst->site, r->op, 8, 2, &old, text, &e) < 0 ||
 		pve_older_than(r->inst->site, r->op, PVE_DISKS_SINCE, &no_disks, text, &e) < 0) {
 		const char *fix = "";

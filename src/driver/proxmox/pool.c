@@ -22,6 +22,7 @@
 #include "util/str.h"
 
 #define LOOK_SECONDS  3.0 /* other users of the server may free memory */
+#define AWAY_SECONDS  1.0 /* between looks whether a server is back */
 #define ASIDE_SECONDS 15
 enum { KEEP_MB = 256 };
 
@@ -168,12 +169,13 @@ static int look(struct pve_sandbox *b, struct pve_inst *inst, const struct op *o
 		err_set(e, ERR_BUSY, "%s has %u of %u sandboxes", inst->id, sandboxes, max);
 		return 0;
 	}
-	if (pve_do(api, op, "GET", NULL, 0, &vms, e, "/nodes/%s/qemu", inst->node) < 0)
+	if (pve_do(api, op, "GET", NULL, PVE_BRIEF, &vms, e, "/nodes/%s/qemu", inst->node) < 0)
 		return -1;
 	if (max) {
 		room = (int64_t)(max - sandboxes);
 	} else {
-		if (pve_do(api, op, "GET", NULL, 0, &status, e, "/nodes/%s/status", inst->node) < 0)
+		if (pve_do(api, op, "GET", NULL, PVE_BRIEF, &status, e, "/nodes/%s/status",
+			    inst->node) < 0)
 			return -1;
 		memory = json_object_get(status, "memory");
 		total = mb(json_object_get(memory, "total"));
@@ -222,9 +224,9 @@ static int usable(struct pve_sandbox *b, struct pve_inst *inst, bool desperate, 
 
 struct choice {
 	struct offer best;
-	unsigned n, alive;
-	struct err wait;   /* why there is no room at the moment */
-	struct err broken; /* why an instance cannot be used */
+	unsigned n, alive, away; /* away: may be back soon */
+	struct err wait;         /* why there is no room at the moment */
+	struct err broken;       /* why an instance cannot be used */
 };
 
 static void consider(struct choice *c, struct offer o)
@@ -261,6 +263,8 @@ static int look_around(struct pve_sandbox *b, const struct op *op, struct pve_in
 		}
 		if (got < 0) {
 			c->broken = *e;
+			c->away += e->kind == ERR_UNAVAILABLE &&
+				   pve_api_patience(pve_site_api(insts[i]->site)) > 0;
 			continue;
 		}
 		c->alive++;
@@ -273,7 +277,7 @@ static int look_around(struct pve_sandbox *b, const struct op *op, struct pve_in
 }
 
 /* Chooses the instance with the most room: 1 and *ret; 0 and the reason in e if none has room
- * now; -1 if none can ever be used. */
+ * now, or all are away (ERR_UNAVAILABLE); -1 if none can ever be used. */
 static int choose(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
 	const char *pool, struct offer *ret, struct err *e)
 {
@@ -286,6 +290,8 @@ static int choose(struct pve_sandbox *b, const struct op *op, struct pve_inst *c
 		return err_set(e, ERR_NOT_FOUND, "pool: no server of pool %s is configured", pool);
 	if (!c.alive) {
 		*e = c.broken;
+		if (c.away)
+			return 0;
 		return err_wrap(e, "no server of pool %s can be used", pool);
 	}
 	*ret = c.best;
@@ -330,9 +336,10 @@ static bool is_first(struct pve_driver *d, struct pve_pool *p, const struct pve_
 
 /* Waits until something has changed. The first in the queue also looks again after a while,
  * because servers tell nobody that they have room. */
-static int wait_a_while(struct pve_waiter *w, const struct op *op, bool first, struct err *e)
+static int wait_a_while(
+	struct pve_waiter *w, const struct op *op, bool first, bool away, struct err *e)
 {
-	struct op part = first ? op_within(op, LOOK_SECONDS) : *op;
+	struct op part = first ? op_within(op, away ? AWAY_SECONDS : LOOK_SECONDS) : *op;
 	uint64_t n;
 
 	if (op_wait_fd(&part, w->fd, POLLIN, e) < 0)
@@ -356,6 +363,7 @@ int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const
 	struct pve_pool *pool;
 	struct offer o = {0};
 	char said[256] = "";
+	bool away;
 	int rc;
 
 	if (!insts[0])
@@ -372,10 +380,14 @@ int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const
 			err_set(e, ERR_BUSY, "others came first");
 		if (rc != 0)
 			break;
-		if (strcmp(said, e->msg) != 0)
-			op_progress(op, 0, 0, "waiting for a place in pool %s: %s", name, e->msg);
+		away = e->kind == ERR_UNAVAILABLE;
+		if (strncmp(said, e->msg, sizeof(said) - 1) != 0)
+			op_progress(op, 0, 0,
+				away ? "waiting for a server of pool %s: %s"
+				     : "waiting for a place in pool %s: %s",
+				name, e->msg);
 		snprintf(said, sizeof(said), "%.255s", e->msg);
-		rc = wait_a_while(&w, op, first, e);
+		rc = wait_a_while(&w, op, first, away, e);
 		if (rc < 0)
 			break;
 	}

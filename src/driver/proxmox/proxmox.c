@@ -44,6 +44,15 @@ static void close_driver(struct driver *base)
 	pve_driver_free(d);
 }
 
+static void hurry(struct driver *base)
+{
+	struct pve_driver *d = (struct pve_driver *)base;
+	auto_unlock struct lock *held = lock_take(&d->mu);
+
+	for (struct pve_site *s = d->sites; s; s = s->next)
+		pve_site_hurry(s);
+}
+
 static int any_row(void *arg, const struct journal_entry *t, struct err *e)
 {
 	(void)e;
@@ -385,6 +394,7 @@ const struct driver_ops driver_proxmox = {
 	.removal_seconds = REMOVAL_SECONDS,
 	.open = open_driver,
 	.close = close_driver,
+	.hurry = hurry,
 	.doctor = pve_doctor,
 	.validate = validate,
 	.create = create,

@@ -20,6 +20,7 @@ static void test_defaults(const char *path)
 	STR_IS(c.qemu, "qemu-system-x86_64");
 	STR_IS(c.log_level, "info");
 	OK(c.idle_exit == 60 && c.boot_timeout == 600 && c.memory_keep_mb == 512);
+	OK(c.outage_timeout == 120);
 	config_free(&c);
 	OK(!c.accel);
 }
@@ -31,12 +32,14 @@ static void test_values(void)
 	struct err e;
 
 	OK(load("accelerator: tcg\nqemu: /opt/qemu\nlog_level: debug\nidle_exit: 0\n"
-		"boot_timeout: 1.5\nmemory_keep_mb: 0\nimage_mirror: https://mirror/x\n",
+		"boot_timeout: 1.5\noutage_timeout: 2.5\nmemory_keep_mb: 0\nimage_mirror: "
+		"https://mirror/x\n",
 		   &c, &e) == 0);
 	STR_IS(c.accel, "tcg");
 	STR_IS(c.qemu, "/opt/qemu");
 	STR_IS(c.image_mirror, "https://mirror/x");
 	OK(c.idle_exit == 0 && c.boot_timeout == 1.5 && c.memory_keep_mb == 0);
+	OK(c.outage_timeout == 2.5);
 	j = config_to_json(&c);
 	STR_IS(json_string_value(json_object_get(j, "log_level")), "debug");
 	config_free(&c);
@@ -54,6 +57,7 @@ static const struct {
 		"log_level: \"loud\" is not one of \"debug\", \"info\", \"warn\", \"error\""},
 	{"idle_exit: soon", "Expected real or integer, got string"},
 	{"idle_exit: -1", "idle_exit: cannot be negative"},
+	{"outage_timeout: -1", "outage_timeout: cannot be negative"},
 	{"boot_timeout: 0", "boot_timeout: must be more than 0"},
 	{"memory_keep_mb: -5", "memory_keep_mb: not between 0 and 1073741824"},
 	{"memory_keep_mb: 4294967297", "memory_keep_mb: not between"},

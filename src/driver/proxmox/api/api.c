@@ -9,6 +9,7 @@
 #include "driver/proxmox/api/answer.h"
 #include "driver/proxmox/api/form.h"
 #include "driver/proxmox/api/login.h"
+#include "driver/proxmox/api/outage.h"
 #include "driver/proxmox/api/wording.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -112,6 +113,7 @@ int pve_api_new(const struct pve_access *a, struct pve_api **ret, struct err *e)
 		api->pinned = true;
 	}
 	turn_init(&api->login);
+	api->outage_s = a->outage_s;
 	if (str_printf(&api->host, e, v6 ? "[%s]:%u" : "%s:%u", a->host, a->port) < 0 ||
 		str_printf(&api->url, e, "https://%s", api->host) < 0 ||
 		copy_login(api, a, e) < 0 || add_header_lines(a, &api->headers, e) < 0)
@@ -129,7 +131,8 @@ int pve_conn_open(struct pve_api *api, const struct op *op, struct pve_conn **re
 {
 	struct conn_target t = {.url = api->url,
 		.verify = api->verify,
-		.fingerprint = api->pinned ? api->fingerprint : NULL};
+		.fingerprint = api->pinned ? api->fingerprint : NULL,
+		.hurried = &api->hurried};
 
 	return conn_open(&t, op, ret, e);
 }
@@ -176,6 +179,8 @@ static int call_once(struct pve_api *api, const struct op *op, const char *metho
 {
 	uint64_t refused = 0;
 
+	if (pve_outage_check(api, e) < 0)
+		return -1;
 	for (int i = 0;; i++) {
 		__attribute__((cleanup(pve_wipe))) struct buf head = {0};
 		auto_http_answer struct http_answer a = {0};
@@ -196,7 +201,7 @@ static int call_once(struct pve_api *api, const struct op *op, const char *metho
 static bool may_try_again(const struct err *e, bool twice, unsigned flags)
 {
 	if (e->kind == ERR_UNAVAILABLE)
-		return twice || e->sys == PVE_NOT_SENT;
+		return twice;
 	return (flags & PVE_STUBBORN) && e->kind == ERR_BACKEND && e->sys >= 500;
 }
 
@@ -212,20 +217,32 @@ static int call_some_times(struct pve_api *api, const struct op *op, const char 
 	const char *path, struct bytes form, unsigned flags, json_t **ret, struct err *e)
 {
 	bool get = strcmp(method, "GET") == 0, twice = get || (flags & (PVE_TWICE | PVE_STUBBORN));
+	struct outage_wait outage = {0};
 	struct err why;
+	int tries = 0;
 
 	/* A GET about the guest agent is not repeated after an error: the error is the agent's
 	 * answer. */
 	if (get && !strstr(path, "/agent/"))
 		flags |= PVE_STUBBORN;
-	for (int i = 0; call_once(api, op, method, path, form, ret, e) < 0; i++) {
+	while (call_once(api, op, method, path, form, ret, e) < 0) {
+		bool again;
+
 		why = *e;
-		if (i + 1 >= TRIES || !may_try_again(e, twice, flags) ||
-			op_pause(op, 0.1 * (1 << i), e) < 0) {
+		if (pve_outage_is(e, twice)) {
+			again = pve_outage_wait(api, op, &outage, flags & PVE_BRIEF, e);
+		} else {
+			if (e->sys > 0)
+				pve_outage_over(api, op, &outage);
+			again = ++tries < TRIES && may_try_again(e, twice, flags) &&
+				op_pause(op, 0.05 * (1 << tries), e) == 0;
+		}
+		if (!again) {
 			*e = why;
 			return err_wrap(e, "%s %s", method, path);
 		}
 	}
+	pve_outage_over(api, op, &outage);
 	return 0;
 }
 

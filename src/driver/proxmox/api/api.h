@@ -38,6 +38,7 @@ struct pve_access {
 	bool verify_tls;
 	const char *fingerprint; /* SHA-256 of the certificate, "AA:BB:..."; instead of verifying */
 	const char *const *headers; /* "Name: value", NULL at the end; may be NULL */
+	double outage_s;            /* how long calls wait for a server that is away */
 };
 
 struct pve_api;
@@ -45,6 +46,11 @@ struct pve_api;
 /* Does not connect yet. */
 int pve_api_new(const struct pve_access *access, struct pve_api **ret, struct err *e);
 void pve_api_free(struct pve_api *api); /* nobody may be using it; NULL is fine */
+/* For how many more seconds calls would wait for the server; 0 or less: it has been away for too
+ * long. */
+double pve_api_patience(struct pve_api *api);
+/* The daemon ends: from now on a server that is away is given up within seconds. */
+void pve_api_hurry(struct pve_api *api);
 
 /*
  * One request. path is below /api2/json and begins with '/'; its variable parts have been through
@@ -54,13 +60,15 @@ void pve_api_free(struct pve_api *api); /* nobody may be using it; NULL is fine 
  *
  * *ret becomes the answer's "data" (never NULL: JSON null if there is none); ret may be NULL.
  *
- * flags say when the request is tried again, within op. PVE_TWICE: it may safely run twice, so when
- * the connection is lost or the server is out of order for a moment; a GET always is. PVE_STUBBORN:
- * also after any other 5xx, for removals; a GET always is, except for the guest agent's.
- * PVE_PATIENT: for a minute and a half while the server is busy (pve_says_busy), for requests that
- * leave nothing behind when they fail.
+ * flags say when the request is tried again, within op. In any case it waits for a server that is
+ * away and cannot have seen the request (outage.h), and says so in op's progress. PVE_TWICE: it may
+ * safely run twice, so when the connection is lost or the server is out of order for a moment; a
+ * GET always is. PVE_STUBBORN: also after any other 5xx, for removals; a GET always is, except for
+ * the guest agent's. PVE_PATIENT: for a minute and a half while the server is busy (pve_says_busy),
+ * for requests that leave nothing behind when they fail. PVE_BRIEF: a server that is away is given
+ * up after a second or two.
  */
-enum { PVE_TWICE = 1, PVE_STUBBORN = 2, PVE_PATIENT = 4 };
+enum { PVE_TWICE = 1, PVE_STUBBORN = 2, PVE_PATIENT = 4, PVE_BRIEF = 8 };
 int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,
 	const json_t *params, unsigned flags, json_t **ret, struct err *e);
 

@@ -11,6 +11,7 @@
 #include "wire/sha256.h"
 
 #define CONNECT_SECONDS 20.0
+#define HURRY_SECONDS   3.0
 enum { RECV_PIECE = 64 * 1024, POLL_MS_MAX = 1000 };
 
 int pve_global_init(struct err *e)
@@ -139,7 +140,7 @@ static int fail_connect(const struct conn_target *t, CURLcode rc, const char *te
 static int drive(struct pve_conn *c, const struct conn_target *t, const struct op *op,
 	const char *text, struct err *e)
 {
-	struct op part = op_within(op, CONNECT_SECONDS);
+	struct op part = op_within(op, CONNECT_SECONDS), hurry = op_within(op, HURRY_SECONDS);
 	struct curl_waitfd cancel = {.fd = op->cancel_fd, .events = CURL_WAIT_POLLIN};
 
 	for (;;) {
@@ -153,6 +154,8 @@ static int drive(struct pve_conn *c, const struct conn_target *t, const struct o
 			return msg->data.result == CURLE_OK
 				       ? 0
 				       : fail_connect(t, msg->data.result, text, e);
+		if (t->hurried && atomic_load(t->hurried))
+			part = hurry;
 		if (op_check(&part, e) < 0) {
 			if (op_check(op, e) < 0)
 				return -1;

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "driver/proxmox/api/api.h"
@@ -14,7 +15,8 @@ int pve_global_init(struct err *e);
 struct conn_target {
 	const char *url; /* "https://host:port" */
 	bool verify;
-	const char *fingerprint; /* lower-case hex without colons, or NULL */
+	const char *fingerprint;    /* lower-case hex without colons, or NULL */
+	const atomic_bool *hurried; /* once true, connecting takes seconds at most; may be NULL */
 };
 
 struct pve_conn {

@@ -3,7 +3,9 @@
 #include "util/thread/lock.h"
 
 #define SILENCE_SECONDS 150.0 /* the server's front end gives up on its back end after 30 */
-#define KEEP_SECONDS    3     /* the server closes idle connections after 5 */
+#define HURRY_SECONDS   4.0
+#define HURRY_LOOK      1.0
+#define KEEP_SECONDS    3 /* the server closes idle connections after 5 */
 enum { KEEP_MAX = 16, REQUESTS_MAX = 90 };
 
 /* Takes a kept connection that the server has not closed, or opens one. */
@@ -52,21 +54,31 @@ static void give_conn(struct pve_api *api, struct pve_conn *c, bool keep)
 	pve_conn_close(c);
 }
 
-static int read_answer(
-	struct pve_conn *c, const struct op *op, struct http_answer *a, struct err *e)
+/* Waits for bytes of an answer; a server that is silent for too long is an error. */
+static ssize_t receive(
+	struct pve_api *api, struct pve_conn *c, const struct op *op, struct buf *in, struct err *e)
+{
+	for (int64_t began = now_ns();;) {
+		struct op part = op_within(op, HURRY_LOOK);
+		ssize_t got = pve_conn_recv(c, &part, in, SIZE_MAX, e);
+		double most = atomic_load(&api->hurried) ? HURRY_SECONDS : SILENCE_SECONDS;
+
+		if (got >= 0 || e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
+			return got;
+		if ((double)(now_ns() - began) / 1e9 >= most)
+			return err_set(
+				e, ERR_UNAVAILABLE, "the server has been silent for %g s", most);
+	}
+}
+
+static int read_answer(struct pve_api *api, struct pve_conn *c, const struct op *op,
+	struct http_answer *a, struct err *e)
 {
 	auto_buf struct buf in = {0};
 
 	for (;;) {
-		struct op part = op_within(op, SILENCE_SECONDS);
-		ssize_t got = pve_conn_recv(c, &part, &in, SIZE_MAX, e);
+		ssize_t got = receive(api, c, op, &in, e);
 
-		if (got < 0 && e->kind == ERR_TIMEOUT) {
-			if (op_check(op, e) == 0)
-				err_set(e, ERR_UNAVAILABLE, "the server has been silent for %g s",
-					SILENCE_SECONDS);
-			return -1;
-		}
 		if (got < 0)
 			return a->has_head && e->kind == ERR_UNAVAILABLE ? http_body_end(a, e) : -1;
 		got = http_take(&in, a, e);
@@ -95,12 +107,12 @@ int pve_exchange(struct pve_api *api, const struct op *op, const struct pve_requ
 	/* A server never acts on a request of which it has only a part. */
 	sent = rc == 0;
 	if (sent) {
-		rc = read_answer(c, op, a, e);
+		rc = read_answer(api, c, op, a, e);
 	} else if (rq->body && e->kind == ERR_UNAVAILABLE) {
 		/* A server that refuses an upload answers before it has all of it. */
 		struct err ignored;
 
-		rc = read_answer(c, op, a, &ignored);
+		rc = read_answer(api, c, op, a, &ignored);
 	}
 	give_conn(api, c, rc == 0 && sent && a->keep);
 	if (rc < 0) {

@@ -20,12 +20,18 @@ struct pve_api {
 	char fingerprint[65];
 	struct turn login; /* one thread logs in, the others wait for it */
 	_Atomic uint64_t requests;
+	atomic_bool hurried; /* no wait for the network may take longer than seconds */
 
 	struct lock mu;
 	char *ticket, *csrf;
 	int64_t ticket_ns; /* when it was fetched; tells tickets apart, too */
 	struct pve_conn *idle;
 	unsigned n_idle;
+	/* outage.h */
+	double outage_s;
+	int64_t away_ns, failed_ns; /* the first and the last failure of an outage; 0: none */
+	int64_t ending_ns;          /* since when the daemon ends; 0: it does not */
+	bool given_up;
 };
 
 struct pve_request {

@@ -14,7 +14,8 @@
 #define PAUSE_LEAST  0.04
 #define PAUSE_MOST   2.0
 #define PAUSE_FACTOR 0.12
-enum { TASKS_MAX = 1000 };
+#define LOST_LOOK    0.5 /* seconds between looks for a task whose start was not answered */
+enum { TASKS_MAX = 1000, LOST_LOOKS = 5, LOST_TRIES = 4 };
 
 int upid_node(const char *upid, char ret[UPID_NODE_MAX + 1], struct err *e)
 {
@@ -115,35 +116,139 @@ int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, 
 	}
 }
 
-static int run_once(struct pve_api *api, const struct op *op, const char *method,
-	const json_t *params, unsigned flags, const char *path, struct err *e)
+/* ---- calls that start tasks ---- */
+
+struct running {
+	struct pve_api *api;
+	const struct op *op;
+	const char *method, *path;
+	const json_t *params;
+	unsigned flags;
+	const struct pve_once *once; /* NULL: the call may be made twice */
+	json_t *known;               /* object: tasks of once that are not the one to be found */
+};
+
+/* Looks for a task of once that is not known. *ret: NULL if there is none. */
+static int find_new(struct running *r, json_t **ret, struct err *e)
+{
+	auto_json json_t *tasks = NULL;
+	const json_t *t;
+	size_t i;
+
+	if (pve_do(r->api, r->op, "GET",
+		    json_pack("{s:s, s:s, s:i}", "source", "all", "typefilter", r->once->type,
+			    "limit", TASKS_MAX),
+		    0, &tasks, e, "/nodes/%s/tasks", r->once->node) < 0)
+		return -1;
+	*ret = NULL;
+	json_array_foreach(tasks, i, t) {
+		const char *id = json_string_value(json_object_get(t, "id"));
+		const char *upid = json_string_value(json_object_get(t, "upid"));
+
+		if (!id || !upid || strcmp(id, r->once->id) != 0 || json_object_get(r->known, upid))
+			continue;
+		json_object_set_new(r->known, upid, json_true());
+		if (!*ret)
+			*ret = json_string(upid);
+	}
+	return 0;
+}
+
+/* The answer was lost. Looks several times, since the call may still be on its way behind the
+ * server's front end. */
+static int find_lost(struct running *r, json_t **ret, struct err *e)
+{
+	*ret = NULL;
+	for (int i = 0; i < LOST_LOOKS && !*ret; i++)
+		if ((i > 0 && op_pause(r->op, LOST_LOOK, e) < 0) || find_new(r, ret, e) < 0)
+			return -1;
+	return 0;
+}
+
+/* Makes the call; *ret becomes the task's name. */
+static int start(struct running *r, json_t **ret, struct err *e)
+{
+	unsigned flags = r->flags & ~(unsigned)PVE_PATIENT;
+
+	if (!r->once)
+		return pve_call(r->api, r->op, r->method, r->path, r->params, flags, ret, e);
+	for (int tries = 1;; tries++) {
+		struct err why;
+
+		if (pve_call(r->api, r->op, r->method, r->path, r->params, flags, ret, e) == 0)
+			break;
+		if (e->kind != ERR_UNAVAILABLE || e->sys == PVE_NOT_SENT || tries == LOST_TRIES)
+			return -1;
+		if (find_lost(r, ret, &why) < 0)
+			return -1;
+		if (*ret)
+			break;
+	}
+	if (json_is_string(*ret))
+		json_object_set_new(r->known, json_string_value(*ret), json_true());
+	return 0;
+}
+
+static int run_task(struct running *r, struct err *e)
 {
 	auto_json json_t *upid = NULL;
 
-	if (pve_call(api, op, method, path, params, flags, &upid, e) < 0)
+	if (start(r, &upid, e) < 0)
 		return -1;
-	return pve_task_wait(api, op, upid, NULL, e);
+	return pve_task_wait(r->api, r->op, upid, NULL, e);
+}
+
+static int run(struct running *r, const char *fmt, va_list ap, struct err *e)
+{
+	struct op budget = op_within(r->op, PVE_BUSY_SECONDS);
+	auto_json json_t *known = json_object(), *ignored = NULL;
+	auto_free char *path = NULL;
+
+	if (form_vpath(&path, fmt, ap, e) < 0)
+		return -1;
+	r->path = path;
+	r->known = known;
+	if (r->once && find_new(r, &ignored, e) < 0)
+		return -1;
+	/* The call and its task have one budget. */
+	while (run_task(r, e) < 0)
+		if (!pve_wait_busy(&budget, r->flags, e))
+			return -1;
+	return 0;
 }
 
 int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t *params,
 	unsigned flags, struct err *e, const char *fmt, ...)
 {
 	auto_json __attribute__((unused)) json_t *used = params;
-	struct op budget = op_within(op, PVE_BUSY_SECONDS);
-	auto_free char *path = NULL;
+	struct running r = {
+		.api = api, .op = op, .method = method, .params = params, .flags = flags};
 	va_list ap;
 	int rc;
 
 	va_start(ap, fmt);
-	rc = form_vpath(&path, fmt, ap, e);
+	rc = run(&r, fmt, ap, e);
 	va_end(ap);
-	if (rc < 0)
-		return -1;
-	/* The call and its task have one budget. */
-	while (run_once(api, op, method, params, flags & ~(unsigned)PVE_PATIENT, path, e) < 0)
-		if (!pve_wait_busy(&budget, flags, e))
-			return -1;
-	return 0;
+	return rc;
+}
+
+int pve_run_once(struct pve_api *api, const struct op *op, const struct pve_once *once,
+	const char *method, json_t *params, unsigned flags, struct err *e, const char *fmt, ...)
+{
+	auto_json __attribute__((unused)) json_t *used = params;
+	struct running r = {.api = api,
+		.op = op,
+		.method = method,
+		.params = params,
+		.flags = flags,
+		.once = once};
+	va_list ap;
+	int rc;
+
+	va_start(ap, fmt);
+	rc = run(&r, fmt, ap, e);
+	va_end(ap);
+	return rc;
 }
 
 int pve_task_list(

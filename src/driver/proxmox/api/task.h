@@ -15,6 +15,16 @@ PRINTF_LIKE(7, 8)
 int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t *params,
 	unsigned flags, struct err *e, const char *fmt, ...);
 
+/* The task that a call starts on a node, as the node's list of tasks names it. */
+struct pve_once {
+	const char *node, *type, *id;
+};
+/* pve_run for what must not be done twice: if an answer is lost, the list of tasks tells whether
+ * the task was started. Nothing else may start such tasks at the same time. once NULL: pve_run. */
+PRINTF_LIKE(8, 9)
+int pve_run_once(struct pve_api *api, const struct op *op, const struct pve_once *once,
+	const char *method, json_t *params, unsigned flags, struct err *e, const char *fmt, ...);
+
 /* Lists the tasks that run on a node; some may have just ended. */
 int pve_task_list(
 	struct pve_api *api, const struct op *op, const char *node, json_t **ret, struct err *e);

@@ -10,6 +10,7 @@
 
 #include "driver/proxmox/api/answer.h"
 #include "driver/proxmox/api/login.h"
+#include "driver/proxmox/api/outage.h"
 #include "driver/proxmox/api/task.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -112,6 +113,7 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 	auto_buf struct buf before = {0}, after = {0};
 	struct sending s = {.up = up};
 	char boundary[64] = "moat-", hex[33];
+	struct outage_wait outage = {0};
 
 	if (str_random_hex(16, hex, e) < 0)
 		return -1;
@@ -121,16 +123,23 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 	s.before = buf_bytes(&before);
 	s.after = buf_bytes(&after);
 	/* Uploading twice does no harm: the same file under the same name is one file. */
-	for (int i = 0;; i++) {
+	for (int tries = 0;;) {
 		auto_json json_t *upid = NULL;
+		struct err late;
+		bool again;
 
-		if (upload_once(api, op, &s, boundary, &upid, e) == 0 &&
-			pve_task_wait(api, op, upid, NULL, e) == 0)
-			return 0;
-		if (i + 1 >= UPLOAD_TRIES || e->kind != ERR_UNAVAILABLE)
+		if (upload_once(api, op, &s, boundary, &upid, e) == 0) {
+			pve_outage_over(api, op, &outage);
+			if (pve_task_wait(api, op, upid, NULL, e) == 0)
+				return 0;
+		}
+		if (pve_outage_is(e, true))
+			again = pve_outage_wait(api, op, &outage, false, e);
+		else
+			again = e->kind == ERR_UNAVAILABLE && ++tries < UPLOAD_TRIES &&
+				op_pause(op, 0.1 * (1 << tries), &late) == 0;
+		if (!again)
 			return err_wrap(e, "uploading %s to storage %s", up->name, up->storage);
-		if (op_pause(op, 0.2 * (1 << i), e) < 0)
-			return -1;
 	}
 }
 

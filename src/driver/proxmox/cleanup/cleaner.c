@@ -26,6 +26,7 @@ struct pass {
 	bool vms; /* true: VMs and templates; false: all else */
 	unsigned left;
 	json_t *dirty; /* object: "site node" of what is left */
+	json_t *asked; /* object: by site, "" if it answers, else why not */
 };
 
 static void note_left(struct pass *p, const struct journal_entry *t, const struct err *why)
@@ -42,6 +43,28 @@ static void note_left(struct pass *p, const struct journal_entry *t, const struc
 	json_object_set_new(p->dirty, key, json_text(why->msg));
 }
 
+/* Whether the site of an entry answers; asked once in a pass, for waiting for one site would keep
+ * the others waiting. */
+static int ask_site(
+	struct pass *p, const struct op *op, const struct journal_entry *t, struct err *e)
+{
+	auto_json json_t *ref = json_loads(t->ref, 0, NULL);
+	const char *at = json_string_value(json_object_get(ref, "at")), *why;
+	struct pve_site *site;
+
+	if (!at)
+		return 0;
+	if (!json_object_get(p->asked, at)) {
+		bool answers = pve_access_site(p->d, at, &site, e) == 0 &&
+			       pve_do(pve_site_api(site), op, "GET", NULL, PVE_BRIEF, NULL, e,
+				       "/version") == 0;
+
+		json_object_set_new(p->asked, at, json_text(answers ? "" : e->msg));
+	}
+	why = json_string_value(json_object_get(p->asked, at));
+	return why && *why ? err_set(e, ERR_UNAVAILABLE, "%s", why) : 0;
+}
+
 static int clean_thing(void *arg, const struct journal_entry *t, struct err *e)
 {
 	struct pass *p = arg;
@@ -53,7 +76,7 @@ static int clean_thing(void *arg, const struct journal_entry *t, struct err *e)
 		return 0;
 	if (op_cancelled(&p->d->cleaner_op))
 		return err_set(e, ERR_CANCELLED, "cancelled");
-	if (pve_reclaim(&p->d->base, &op, t, &why) < 0 ||
+	if (ask_site(p, &op, t, &why) < 0 || pve_reclaim(&p->d->base, &op, t, &why) < 0 ||
 		journal_gone(p->d->env->journal, t->row, &why) < 0) {
 		log_err(&p->d->cleaner_op, LOG_WARN, &why, "%s of sandbox %s is still there",
 			t->kind, t->sandbox);
@@ -98,8 +121,8 @@ static void clean_some(struct pass *p, bool vms)
 /* How many journal entries are left. */
 static unsigned clean_once(struct pve_driver *d)
 {
-	auto_json json_t *dirty = json_object();
-	struct pass p = {.d = d, .dirty = dirty};
+	auto_json json_t *dirty = json_object(), *asked = json_object();
+	struct pass p = {.d = d, .dirty = dirty, .asked = asked};
 	struct err e;
 
 	/* VMs first: networks and files cannot be removed while VMs use them. */

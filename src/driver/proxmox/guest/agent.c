@@ -49,8 +49,9 @@ enum pve_agent_failure pve_agent_failure(const struct err *e)
 		return PVE_FINAL;
 	if (e->sys == PVE_BROKEN_PIPE)
 		return PVE_NO_PROGRAM;
+	/* A call waits for a server that is away (api.h), so this one has been for too long. */
 	if (e->kind == ERR_UNAVAILABLE && e->sys != 500 && e->sys != 404)
-		return e->sys == PVE_NOT_SENT ? PVE_AGENT_DOWN : PVE_UNSURE;
+		return e->sys == PVE_NOT_SENT ? PVE_FINAL : PVE_UNSURE;
 	if (pve_says_agent_down(e))
 		return PVE_AGENT_DOWN;
 	if (pve_says_no_process(e))

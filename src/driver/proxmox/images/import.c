@@ -16,6 +16,7 @@
 
 #include "driver/proxmox/api/task.h"
 #include "driver/proxmox/api/upload.h"
+#include "driver/proxmox/guest/agent.h"
 #include "driver/proxmox/network/claims.h"
 #include "driver/proxmox/network/net.h"
 #include "driver/proxmox/network/sdn.h"
@@ -32,8 +33,6 @@
 
 #define BUILD_SECONDS 3600.0
 #define FETCHED       "fetched-" /* files in the state directory */
-#define LOOK_LEAST    0.5
-#define LOOK_MOST     5.0
 enum { BUILD_RAM_MB = 2048, SHUTDOWN_SECONDS = 300 };
 
 extern const char pve_script_settle[]; /* settle.sh */
@@ -87,8 +86,10 @@ static int send_file(struct build *u, const struct op *op, const char *path, str
 
 static int let_download(struct build *u, const struct op *op, struct err *e)
 {
+	struct pve_once once = {.node = u->b->inst->node, .type = "download", .id = u->filename};
+
 	op_progress(op, 0, 0, "the server downloads %s", u->im->filename);
-	if (pve_run(u->b->api, op, "POST",
+	if (pve_run_once(u->b->api, op, &once, "POST",
 		    json_pack("{s:s, s:s, s:s}", "content", "import", "filename", u->filename,
 			    "url", u->im->url),
 		    0, e, "/nodes/%s/storage/%s/download-url", u->b->inst->node, u->st.import) == 0)
@@ -338,57 +339,32 @@ static int send_seed(struct build *u, const struct op *op, struct err *e)
 	return pve_seed_upload(u->b, op, &as, u->st.iso, "build", &u->seed_volid, &u->seed_row, e);
 }
 
-static int wait_agent(struct build *u, const struct op *op, struct err *e)
-{
-	double pause = LOOK_LEAST;
-
-	while (pve_do(u->b->api, op, "POST", NULL, PVE_TWICE, NULL, e,
-		       "/nodes/%s/qemu/%u/agent/ping", u->b->inst->node, u->vmid) < 0) {
-		if (e->kind == ERR_CANCELLED || e->kind == ERR_TIMEOUT || e->kind == ERR_PERMISSION)
-			return err_wrap(e, "waiting for the guest agent");
-		if (op_pause(op, pause, e) < 0)
-			return err_wrap(e, "waiting for the guest agent");
-		pause = pause * 1.5 < LOOK_MOST ? pause * 1.5 : LOOK_MOST;
-	}
-	return 0;
-}
-
+/* Waits until cloud-init is done. The command may run twice, so a lost answer does no harm. */
 static int settle(struct build *u, const struct op *op, struct err *e)
 {
-	auto_json json_t *started = NULL;
-	double pause = LOOK_LEAST;
-	json_int_t pid, code;
+	const char *const argv[] = {"/bin/sh", "-c", pve_script_settle, NULL};
+	struct pve_agent agent = {.api = u->b->api, .node = u->b->inst->node, .vmid = u->vmid};
+	auto_qga_exit struct qga_exit x = {0};
+	int rc;
 
-	if (pve_do(u->b->api, op, "POST",
-		    json_pack("{s:[s,s,s]}", "command", "/bin/sh", "-c", pve_script_settle), 0,
-		    &started, e, "/nodes/%s/qemu/%u/agent/exec", u->b->inst->node, u->vmid) < 0)
-		return -1;
-	pid = json_integer_value(json_object_get(started, "pid"));
-	for (;;) {
-		auto_json json_t *status = NULL;
-
-		if (pve_do(u->b->api, op, "GET", json_pack("{s:I}", "pid", pid), 0, &status, e,
-			    "/nodes/%s/qemu/%u/agent/exec-status", u->b->inst->node, u->vmid) < 0)
-			return -1;
-		code = json_integer_value(json_object_get(status, "exitcode"));
-		if (json_integer_value(json_object_get(status, "exited")) ||
-			json_is_true(json_object_get(status, "exited")))
-			break;
-		if (op_pause(op, pause, e) < 0)
-			return err_wrap(e, "waiting for cloud-init");
-		pause = pause * 1.5 < LOOK_MOST ? pause * 1.5 : LOOK_MOST;
-	}
+	pve_agent_init(&agent);
+	rc = pve_agent_await(&agent, op, e);
+	if (rc == 0)
+		rc = pve_agent_run(&agent, op, argv, NULL, &x, e);
+	pve_agent_done(&agent);
+	if (rc < 0)
+		return err_wrap(e, "waiting for cloud-init");
 	/* cloud-init's exit code 2: done, with warnings. */
-	if (code != 0 && code != 2)
+	if (x.code != 0 && x.code != 2)
 		return err_set(e, ERR_BACKEND,
-			"cloud-init failed in the new template (exit code %d)", (int)code);
+			"cloud-init failed in the new template (exit code %d)", x.code);
 	return 0;
 }
 
 static int first_boot(struct build *u, const struct op *op, struct err *e)
 {
 	op_progress(op, 0, 0, "setting up %s, once", u->im->name);
-	if (pve_start(u->b, op, u->vmid, e) < 0 || wait_agent(u, op, e) < 0 || settle(u, op, e) < 0)
+	if (pve_start(u->b, op, u->vmid, e) < 0 || settle(u, op, e) < 0)
 		return -1;
 	return pve_run(u->b->api, op, "POST",
 		json_pack("{s:i, s:b}", "timeout", SHUTDOWN_SECONDS, "forceStop", 1), PVE_TWICE, e,
@@ -400,8 +376,10 @@ static int first_boot(struct build *u, const struct op *op, struct err *e)
 static int seal(struct build *u, const struct op *op, struct err *e)
 {
 	json_t *params;
-	char tags[192], text[256];
+	char tags[192], text[256], id[16];
+	struct pve_once once = {.node = u->b->inst->node, .type = "qmtemplate", .id = id};
 
+	snprintf(id, sizeof(id), "%u", u->vmid);
 	snprintf(tags, sizeof(tags), "inspect;moat-template;%s;%s", u->im->tag, u->b->stamp);
 	snprintf(text, sizeof(text), "A template of moat (%s). %s", u->im->filename, u->b->stamp);
 	params = json_pack("{s:s, s:s}", "tags", tags, "description", text);
@@ -409,7 +387,7 @@ static int seal(struct build *u, const struct op *op, struct err *e)
 		json_object_set_new(params, "delete", json_string("ide2,net0"));
 	if (pve_do(u->b->api, op, "PUT", params, PVE_TWICE, NULL, e, "/nodes/%s/qemu/%u/config",
 		    u->b->inst->node, u->vmid) < 0 ||
-		pve_run(u->b->api, op, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/template",
+		pve_run_once(u->b->api, op, &once, "POST", NULL, 0, e, "/nodes/%s/qemu/%u/template",
 			u->b->inst->node, u->vmid) < 0)
 		return -1;
 	/* From now on the template belongs to no sandbox. */

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "driver/proxmox/site/node.h"
 #include "driver/proxmox/spec/check.h"
@@ -14,6 +15,7 @@
 
 /* Other sandboxes, the node and its neighbours have addresses in these. */
 #define PRIVATE_NETWORKS "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16"
+enum { RULE_TRIES = 4 };
 
 int pve_firewall_find(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
@@ -132,14 +134,48 @@ static int plan(const struct pve_sandbox *b, struct firewall *ret, struct err *e
 	return 0;
 }
 
-static int send_rule(
-	const struct pve_vm *vm, const struct op *op, const struct rule *r, struct err *e)
+/* Whether the VM has the rule: the answer to its making was lost. Rules carry a comment by which
+ * they are known. */
+static int has_rule(
+	const struct pve_vm *vm, const struct op *op, const char *comment, bool *ret, struct err *e)
 {
-	return pve_do(vm->sandbox->api, op, "POST",
-		json_pack("{s:s, s:s, s:i, s:s*, s:s*, s:s*}", "type", "out", "action", r->action,
-			"enable", 1, "dest", r->dest, "proto", r->proto, "dport", r->port),
-		PVE_PATIENT, NULL, e, "/nodes/%s/qemu/%u/firewall/rules", vm->sandbox->inst->node,
-		vm->vmid);
+	auto_json json_t *rules = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (pve_do(vm->sandbox->api, op, "GET", NULL, 0, &rules, e,
+		    "/nodes/%s/qemu/%u/firewall/rules", vm->sandbox->inst->node, vm->vmid) < 0)
+		return -1;
+	*ret = false;
+	json_array_foreach(rules, i, one) {
+		const char *text = json_string_value(json_object_get(one, "comment"));
+
+		*ret |= text && strcmp(text, comment) == 0;
+	}
+	return 0;
+}
+
+static int send_rule(const struct pve_vm *vm, const struct op *op, const struct rule *r, size_t at,
+	struct err *e)
+{
+	char comment[80];
+	bool there = false;
+	struct err why;
+
+	snprintf(comment, sizeof(comment), "%s %zu", vm->sandbox->stamp, at);
+	for (int tries = 1; !there; tries++) {
+		if (pve_do(vm->sandbox->api, op, "POST",
+			    json_pack("{s:s, s:s, s:i, s:s, s:s*, s:s*, s:s*}", "type", "out",
+				    "action", r->action, "enable", 1, "comment", comment, "dest",
+				    r->dest, "proto", r->proto, "dport", r->port),
+			    PVE_PATIENT, NULL, e, "/nodes/%s/qemu/%u/firewall/rules",
+			    vm->sandbox->inst->node, vm->vmid) == 0)
+			return 0;
+		if (e->kind != ERR_UNAVAILABLE || e->sys == PVE_NOT_SENT || tries == RULE_TRIES ||
+			has_rule(vm, op, comment, &there, &why) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 int pve_firewall_make(struct pve_vm *vm, const struct op *op, struct err *e)
@@ -156,7 +192,7 @@ int pve_firewall_make(struct pve_vm *vm, const struct op *op, struct err *e)
 	/* The server puts each new rule on top of all others, so they are sent from the last to
 	 * the first. */
 	for (size_t i = f.n; i-- > 0;)
-		if (send_rule(vm, op, &rules[i], e) < 0)
+		if (send_rule(vm, op, &rules[i], i, e) < 0)
 			return err_wrap(e, "firewall");
 	if (pve_do(b->api, op, "PUT",
 		    json_pack("{s:b, s:b, s:s, s:s}", "enable", 1, "dhcp", 1, "policy_in", "ACCEPT",

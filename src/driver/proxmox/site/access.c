@@ -88,7 +88,8 @@ static int make_key(const struct given_inst *given, char **ret, struct err *e)
 		(int)n, given->token ? given->token : "", given->host, given->port);
 }
 
-static int new_api(const struct given_inst *given, struct pve_api **ret, struct err *e)
+static int new_api(const struct pve_driver *d, const struct given_inst *given, struct pve_api **ret,
+	struct err *e)
 {
 	auto_strv struct strv headers = {0};
 	struct pve_access a = {.host = given->host,
@@ -98,7 +99,8 @@ static int new_api(const struct given_inst *given, struct pve_api **ret, struct 
 		.password = given->password,
 		.token = given->token,
 		.verify_tls = given->verify,
-		.fingerprint = given->fingerprint};
+		.fingerprint = given->fingerprint,
+		.outage_s = d->env->outage_timeout};
 
 	if (read_headers(given->headers, &headers, e) < 0)
 		return -1;
@@ -134,7 +136,7 @@ static int enter_site_locked(struct pve_driver *d, json_t *j, const struct given
 		*ret = s;
 		return 0;
 	}
-	if (new_api(given, &api, e) < 0)
+	if (new_api(d, given, &api, e) < 0)
 		return -1;
 	if (s && s->n_old == ARRAY_LEN(s->old_apis)) {
 		pve_api_free(api);

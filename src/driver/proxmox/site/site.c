@@ -61,6 +61,14 @@ void pve_inst_free(struct pve_inst *i)
 	free(i);
 }
 
+void pve_site_hurry(struct pve_site *s)
+{
+	/* The caller holds pve_driver.mu, under which logins change. */
+	for (unsigned i = 0; i < s->n_old; i++)
+		pve_api_hurry(s->old_apis[i]);
+	pve_api_hurry(pve_site_api(s));
+}
+
 struct pve_api *pve_site_api(struct pve_site *s)
 {
 	auto_unlock struct lock *held = lock_take(&s->mu);

@@ -67,3 +67,5 @@ void pve_inst_free(struct pve_inst *i);
 
 /* How to reach it now; stays valid for as long as the driver is open. */
 struct pve_api *pve_site_api(struct pve_site *s);
+/* pve_api_hurry for each way to reach it. The caller holds pve_driver.mu. */
+void pve_site_hurry(struct pve_site *s);

@@ -18,7 +18,7 @@
 #include "util/thread/lock.h"
 
 #define LOCK_PAUSE 0.3
-enum { TAKEN_TRIES = 30, TRANSIENT_TRIES = 3, ID_MAX = 999999999 };
+enum { TAKEN_TRIES = 30, LOST_TRIES = 3, ID_MAX = 999999999 };
 
 static bool is_reserved_locked(const struct pve_site *s, unsigned id)
 {
@@ -85,36 +85,34 @@ static int pick(
 	return 0;
 }
 
-int pve_run_in_turn(struct pve_sandbox *b, const struct op *op, unsigned vmid, double seconds,
-	const char *method, json_t *params, unsigned flags, const char *path, struct err *e)
+int pve_run_in_turn(
+	struct pve_sandbox *b, const struct op *op, const struct pve_vm_call *call, struct err *e)
 {
-	auto_json __attribute__((unused)) json_t *used = params;
-	struct op turn = op_within(op, seconds);
+	auto_json __attribute__((unused)) json_t *used = call->params;
+	struct op turn = op_within(op, call->seconds);
+	struct pve_once once = {.node = b->inst->node, .type = call->once};
+	char id[16];
 	struct err late;
 
-	while (pve_run(b->api, op, method, json_incref(params), flags, e, "/nodes/%s/qemu/%u/%s",
-		       b->inst->node, vmid, path) < 0)
-		if (!pve_says_vm_locked(e, vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
+	snprintf(id, sizeof(id), "%u", call->vmid);
+	once.id = id;
+	while (pve_run_once(b->api, op, call->once ? &once : NULL, call->method,
+		       json_incref(call->params), call->flags, e, "/nodes/%s/qemu/%u/%s",
+		       b->inst->node, call->vmid, call->path) < 0)
+		if (!pve_says_vm_locked(e, call->vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
 			return -1;
 	return 0;
 }
 
-static bool is_transient(const struct err *e)
+/* The connection was lost while a VM was made. 1: it is there, and complete; 0: it is not, and
+ * will not be; -1: that cannot be known now. */
+static int look_for_lost(struct pve_sandbox *b, const struct op *op, unsigned vmid, struct err *e)
 {
-	return e->kind == ERR_UNAVAILABLE;
-}
-
-/* Removes what a failed attempt may have made, and its journal entry. If that fails, the entry
- * stays, and the sandbox's removal deals with it. */
-static int undo(struct pve_sandbox *b, unsigned vmid, int64_t row, struct err *e)
-{
-	struct op cleanup = op_for_cleanup(60);
 	struct pve_removal vm = {
 		.node = b->inst->node, .stamp = b->stamp, .vmid = vmid, .maybe_coming = true};
 
-	if (pve_vm_remove(b->site, &cleanup, &vm, e) < 0)
-		return -1;
-	return journal_gone(b->d->env->journal, row, e);
+	op_progress(op, 0, 0, "looking whether VM %u was made", vmid);
+	return pve_vm_await(b->api, op, &vm, e);
 }
 
 int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
@@ -128,7 +126,7 @@ int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 		int64_t row;
 		char name[16];
 		struct err why, ignored;
-		int rc;
+		int rc, there = 0;
 
 		if (pick(b, op, least, &id, e) < 0)
 			return -1;
@@ -138,13 +136,15 @@ int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 			return -1;
 		}
 		rc = make(arg, id, op, e);
+		why = *e;
+		if (rc < 0 && why.kind == ERR_UNAVAILABLE)
+			there = look_for_lost(b, op, id, &ignored);
 		pve_id_release(b->site, id);
-		if (rc == 0) {
+		if (rc == 0 || there > 0) {
 			*ret_vmid = id;
 			*ret_row = row;
 			return journal_done(b->d->env->journal, row, e);
 		}
-		why = *e;
 		if (pve_says_vmid_taken(e, id) && ++taken <= TAKEN_TRIES) {
 			/* The VM of this number is another client's. */
 			if (journal_gone(b->d->env->journal, row, e) < 0)
@@ -152,9 +152,9 @@ int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 			least = id + 1;
 			continue;
 		}
-		if (is_transient(e) && ++lost <= TRANSIENT_TRIES) {
+		if (why.kind == ERR_UNAVAILABLE && there == 0 && ++lost <= LOST_TRIES) {
 			op_progress(op, 0, 0, "trying again: %.200s", why.msg);
-			if (undo(b, id, row, &ignored) == 0)
+			if (journal_gone(b->d->env->journal, row, &ignored) == 0)
 				continue;
 		}
 		*e = why;

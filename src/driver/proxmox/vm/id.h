@@ -15,7 +15,16 @@ int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 bool pve_id_keep(struct pve_site *s, unsigned id);
 void pve_id_release(struct pve_site *s, unsigned id);
 
-/* pve_run for a path of a VM. It is tried again for so many seconds while another client holds
- * the lock of the VM's configuration; only a try shows whether it does. params is used up. */
-int pve_run_in_turn(struct pve_sandbox *b, const struct op *op, unsigned vmid, double seconds,
-	const char *method, json_t *params, unsigned flags, const char *path, struct err *e);
+/* A call about a VM that starts a task. */
+struct pve_vm_call {
+	unsigned vmid;
+	double seconds; /* how long it is tried again while another client holds the lock */
+	const char *method, *path;
+	json_t *params; /* used up */
+	unsigned flags;
+	const char *once; /* the type of its task, if it must not be done twice; else NULL */
+};
+/* pve_run_once. Only a try shows whether another client holds the lock of the VM's configuration.
+ */
+int pve_run_in_turn(
+	struct pve_sandbox *b, const struct op *op, const struct pve_vm_call *call, struct err *e);

@@ -53,29 +53,33 @@ static int is_making(
 	return 0;
 }
 
+struct seen {
+	enum look what;
+	bool is_protected, locked;
+};
+
 static int look_at(struct pve_api *api, const struct op *op, const struct pve_removal *vm,
-	enum look *ret, bool *ret_protected, struct err *e)
+	struct seen *ret, struct err *e)
 {
 	auto_json json_t *config = NULL;
 	const char *lock;
 
-	*ret_protected = false;
+	*ret = (struct seen){.what = LOOK_GONE};
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &config, e, "/nodes/%s/qemu/%u/config",
-		    vm->node, vm->vmid) < 0) {
-		*ret = LOOK_GONE;
+		    vm->node, vm->vmid) < 0)
 		return e->kind == ERR_NOT_FOUND ? 0 : -1;
-	}
-	*ret_protected = is_set(json_object_get(config, "protection"));
+	ret->is_protected = is_set(json_object_get(config, "protection"));
 	lock = json_string_value(json_object_get(config, "lock"));
+	ret->locked = lock != NULL;
 	if (carries(config, vm->stamp))
-		*ret = LOOK_OURS;
+		ret->what = LOOK_OURS;
 	else if (lock && (strcmp(lock, "clone") == 0 || strcmp(lock, "create") == 0))
-		*ret = LOOK_COMING; /* a clone gets its stamp when it is complete */
+		ret->what = LOOK_COMING; /* a clone gets its stamp when it is complete */
 	else
-		*ret = LOOK_NOT_OURS;
-	if (*ret == LOOK_OURS && vm->keep_template &&
+		ret->what = LOOK_NOT_OURS;
+	if (ret->what == LOOK_OURS && vm->keep_template &&
 		json_integer_value(json_object_get(config, "template")))
-		*ret = LOOK_NOT_OURS; /* the template is finished, and is to stay */
+		ret->what = LOOK_NOT_OURS; /* the template is finished, and is to stay */
 	return 0;
 }
 
@@ -182,6 +186,32 @@ static int nothing_there(struct pve_api *api, const struct op *op, const struct 
 	return op_pause(op, COMING_LOOK, e);
 }
 
+int pve_vm_await(
+	struct pve_api *api, const struct op *op, const struct pve_removal *vm, struct err *e)
+{
+	unsigned looks = 0;
+
+	for (;;) {
+		struct seen seen;
+		int rc;
+
+		if (look_at(api, op, vm, &seen, e) < 0)
+			return -1;
+		if (seen.what == LOOK_NOT_OURS)
+			return 0;
+		if (seen.what == LOOK_OURS && !seen.locked)
+			return 1;
+		if (seen.what != LOOK_GONE) {
+			if (op_pause(op, COMING_LOOK, e) < 0)
+				return -1;
+			continue;
+		}
+		rc = nothing_there(api, op, vm, &looks, e);
+		if (rc != 0)
+			return rc < 0 ? -1 : 0;
+	}
+}
+
 static int remove_vm(
 	struct pve_api *api, const struct op *op, const struct pve_removal *vm, struct err *e)
 {
@@ -191,23 +221,22 @@ static int remove_vm(
 	struct err why;
 
 	for (;;) {
-		enum look seen;
-		bool is_protected;
+		struct seen seen;
 		int rc = 0;
 
-		if (look_at(api, op, vm, &seen, &is_protected, e) < 0)
+		if (look_at(api, op, vm, &seen, e) < 0)
 			return err_wrap(e, "VM %u", vm->vmid);
-		if (seen == LOOK_NOT_OURS)
+		if (seen.what == LOOK_NOT_OURS)
 			return 0;
-		if (seen == LOOK_GONE) {
+		if (seen.what == LOOK_GONE) {
 			rc = nothing_there(api, op, vm, &looks, e);
 			if (rc != 0)
 				return rc < 0 ? -1 : 0;
 			continue;
 		}
-		if (seen == LOOK_OURS)
-			rc = stop_and_delete(api, op, vm, is_protected, &left, e);
-		if (seen == LOOK_OURS && rc == 0)
+		if (seen.what == LOOK_OURS)
+			rc = stop_and_delete(api, op, vm, seen.is_protected, &left, e);
+		if (seen.what == LOOK_OURS && rc == 0)
 			return left ? drop_disks(api, op, vm, e) : 0;
 		/* The VM may be locked by a task that still runs, or its storage may be busy:
 		 * that passes, so it is tried again. Not so if the server does not answer, or

@@ -25,24 +25,33 @@ struct job {
 
 static int take_new(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
 {
-	return pve_run_in_turn(j->b, op, vm->vmid, TURN_SECONDS, "POST",
-		json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1, "description",
-			j->text),
-		PVE_PATIENT, "snapshot", e);
+	return pve_run_in_turn(j->b, op,
+		&(struct pve_vm_call){.vmid = vm->vmid,
+			.seconds = TURN_SECONDS,
+			.method = "POST",
+			.path = "snapshot",
+			.params = json_pack("{s:s, s:b, s:s}", "snapname", j->name, "vmstate", 1,
+				"description", j->text),
+			.flags = PVE_PATIENT,
+			.once = "qmsnapshot"},
+		e);
 }
 
 static int take(struct job *j, struct pve_vm *vm, const struct op *op, struct err *e)
 {
 	char path[sizeof(j->name) + sizeof("snapshot/")];
+	struct pve_vm_call drop = {.vmid = vm->vmid,
+		.seconds = TURN_SECONDS,
+		.method = "DELETE",
+		.path = path,
+		.once = "qmdelsnapshot"};
 
 	op_progress(op, 0, 0, "snapshot of %s", vm->spec->name);
 	if (take_new(j, vm, op, e) == 0)
 		return 0;
 	/* A second snapshot of the same name replaces the first. */
 	snprintf(path, sizeof(path), "snapshot/%s", j->name);
-	if (!pve_says_name_taken(e) ||
-		pve_run_in_turn(
-			j->b, op, vm->vmid, TURN_SECONDS, "DELETE", NULL, PVE_TWICE, path, e) < 0 ||
+	if (!pve_says_name_taken(e) || pve_run_in_turn(j->b, op, &drop, e) < 0 ||
 		take_new(j, vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	return 0;
@@ -112,7 +121,7 @@ static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
 	if (vm->guest)
 		pve_guest_forget(vm->guest);
 	snprintf(path, sizeof(path), "snapshot/%s/rollback", j->name);
-	if (pve_switch_on(j->b, op, vm->vmid, path, PVE_TWICE, e) < 0 ||
+	if (pve_switch_on(j->b, op, vm->vmid, path, "qmrollback", e) < 0 ||
 		wait_unlocked(vm, op, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	if (vm->guest)

@@ -29,8 +29,8 @@ static bool is_stopped(struct pve_sandbox *b, const struct op *op, unsigned vmid
 
 /* alone: no other sandbox of ours applies its networks meanwhile; another client of the server
  * may. */
-static int try_once(struct pve_sandbox *b, const struct op *op, unsigned vmid, const char *path,
-	unsigned flags, bool alone, struct err *e)
+static int try_once(struct pve_sandbox *b, const struct op *op, const struct pve_vm_call *call,
+	bool alone, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
 
@@ -39,15 +39,20 @@ static int try_once(struct pve_sandbox *b, const struct op *op, unsigned vmid, c
 			return -1;
 		held = &b->site->applying;
 	}
-	return pve_run_in_turn(b, op, vmid, LOCK_SECONDS, "POST", NULL, flags, path, e);
+	return pve_run_in_turn(b, op, call, e);
 }
 
 int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, const char *path,
-	unsigned flags, struct err *e)
+	const char *once, struct err *e)
 {
+	struct pve_vm_call call = {.vmid = vmid,
+		.seconds = LOCK_SECONDS,
+		.method = "POST",
+		.path = path,
+		.once = once};
 	struct err late;
 
-	for (int i = 0; try_once(b, op, vmid, path, flags, i > 0, e) < 0; i++)
+	for (int i = 0; try_once(b, op, &call, i > 0, e) < 0; i++)
 		if (i + 1 == START_TRIES || !pve_says_qemu_failed(e) || !is_stopped(b, op, vmid) ||
 			op_pause(op, PAUSE * (1 << i), &late) < 0)
 			return -1;
@@ -57,7 +62,7 @@ int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, con
 int pve_start(struct pve_sandbox *b, const struct op *op, unsigned vmid, struct err *e)
 {
 	for (int i = 0;; i++) {
-		if (pve_switch_on(b, op, vmid, "status/start", 0, e) == 0)
+		if (pve_switch_on(b, op, vmid, "status/start", NULL, e) == 0)
 			return 0;
 		/* If only the answer was lost, the VM runs already; otherwise it can be started
 		 * once more. */

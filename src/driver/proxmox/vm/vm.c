@@ -44,8 +44,14 @@ static int clone_as(struct pve_vm *vm, unsigned vmid, bool full, const struct op
 		json_object_set_new(params, "storage", json_string(b->inst->image_storage));
 	/* Another client may be changing the template at the moment. That passes, and nothing
 	 * was made. */
-	return pve_run_in_turn(b, op, vm->template_id, CLONE_TURN_SECONDS, "POST", params,
-		PVE_PATIENT, "clone", e);
+	return pve_run_in_turn(b, op,
+		&(struct pve_vm_call){.vmid = vm->template_id,
+			.seconds = CLONE_TURN_SECONDS,
+			.method = "POST",
+			.path = "clone",
+			.params = params,
+			.flags = PVE_PATIENT},
+		e);
 }
 
 static int clone_with_id(void *arg, unsigned vmid, const struct op *op, struct err *e)

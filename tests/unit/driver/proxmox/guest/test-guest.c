@@ -58,7 +58,7 @@ static void test_trouble(void)
 		{ERR_UNAVAILABLE, 596, "Broken pipe", PVE_NO_PROGRAM},
 		{ERR_UNAVAILABLE, 502, "Bad gateway", PVE_UNSURE},
 		{ERR_UNAVAILABLE, PVE_NO_ANSWER, "connection lost", PVE_UNSURE},
-		{ERR_UNAVAILABLE, PVE_NOT_SENT, "no connection", PVE_AGENT_DOWN},
+		{ERR_UNAVAILABLE, PVE_NOT_SENT, "no connection", PVE_FINAL},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {

@@ -1,0 +1,110 @@
+#include "driver/proxmox/api/outage.h"
+
+#include "util/thread/lock.h"
+
+#define PAUSE_LEAST 0.1
+#define PAUSE_MOST  1.0
+/* Failures further apart than this belong to two outages. */
+#define APART_SECONDS 30.0
+/* How long a daemon that ends waits for a server that is away. */
+#define ENDING_SECONDS 3.0
+/* The front end could not reach the daemon behind it, so nothing was done. */
+#define NO_BACK_END 595
+enum { BRIEF_TRIES = 5 };
+
+static double seconds_since(int64_t then)
+{
+	return (double)(now_ns() - then) / 1e9;
+}
+
+bool pve_outage_is(const struct err *e, bool twice)
+{
+	if (e->kind != ERR_UNAVAILABLE)
+		return false;
+	if (e->sys == PVE_NOT_SENT || e->sys == NO_BACK_END)
+		return true;
+	return twice && (e->sys == PVE_NO_ANSWER || (e->sys >= 502 && e->sys <= 504));
+}
+
+/* Notes a failure; returns for how many more seconds this call may wait. */
+static double note_failure(struct pve_api *api, struct outage_wait *w)
+{
+	double left, of_call;
+	auto_unlock struct lock *held = lock_take(&api->mu);
+
+	if (!api->away_ns || seconds_since(api->failed_ns) > APART_SECONDS)
+		api->away_ns = now_ns();
+	api->failed_ns = now_ns();
+	if (!w->since_ns)
+		w->since_ns = api->failed_ns;
+	left = api->outage_s - seconds_since(api->away_ns);
+	of_call = api->outage_s - seconds_since(w->since_ns);
+	if (!api->ending_ns)
+		return left < of_call ? left : of_call;
+	left = ENDING_SECONDS - seconds_since(api->ending_ns);
+	api->given_up |= left <= 0;
+	return left;
+}
+
+bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wait *w, bool brief,
+	const struct err *why)
+{
+	double pause = PAUSE_LEAST * (1 << (w->tries < 4 ? w->tries : 4)), left;
+	struct err late;
+
+	left = note_failure(api, w);
+	w->tries++;
+	/* Some tries are made even if the server has been away for too long: they show whether it
+	 * is back. */
+	if (left <= 0 || brief) {
+		if (w->tries >= BRIEF_TRIES || pve_outage_check(api, &late) < 0)
+			return false;
+	} else if (w->tries > 1 && !w->said) {
+		op_progress(op, 0, 0, "waiting for the server: %.200s", why->msg);
+		w->said = true;
+	}
+	return op_pause(op, pause < PAUSE_MOST ? pause : PAUSE_MOST, &late) == 0;
+}
+
+void pve_outage_over(struct pve_api *api, const struct op *op, struct outage_wait *w)
+{
+	{
+		auto_unlock struct lock *held = lock_take(&api->mu);
+		api->away_ns = 0;
+	}
+	if (w->said)
+		op_progress(op, 0, 0, "the server %s is back", api->host);
+	*w = (struct outage_wait){0};
+}
+
+int pve_outage_check(struct pve_api *api, struct err *e)
+{
+	auto_unlock struct lock *held = lock_take(&api->mu);
+
+	if (!api->given_up)
+		return 0;
+	err_set(e, ERR_UNAVAILABLE, "%s is away, and the daemon ends", api->host);
+	e->sys = PVE_NOT_SENT;
+	return -1;
+}
+
+double pve_api_patience(struct pve_api *api)
+{
+	auto_unlock struct lock *held = lock_take(&api->mu);
+
+	if (api->ending_ns)
+		return 0;
+	if (!api->away_ns || seconds_since(api->failed_ns) > APART_SECONDS)
+		return api->outage_s;
+	return api->outage_s - seconds_since(api->away_ns);
+}
+
+void pve_api_hurry(struct pve_api *api)
+{
+	{
+		auto_unlock struct lock *held = lock_take(&api->mu);
+		if (!api->ending_ns)
+			api->ending_ns = now_ns();
+	}
+	atomic_store(&api->hurried, true);
+}

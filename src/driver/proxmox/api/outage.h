@@ -1,0 +1,26 @@
+/*
+ * outage.h - a server that is away, because it restarts or its network is down: calls wait for it,
+ * up to a limit that counts from when it went away, whichever calls noticed. For the API client's
+ * own files. Any thread.
+ */
+#pragma once
+
+#include "driver/proxmox/api/exchange.h"
+
+struct outage_wait {      /* of one call; begins as {0} */
+	int64_t since_ns; /* its first failure; 0: none */
+	unsigned tries;
+	bool said;
+};
+
+/* Whether the server was away when a call failed, and the call may be made again. twice: also if
+ * the server may have done what the call asked for. */
+bool pve_outage_is(const struct err *e, bool twice);
+/* Called after each such failure. True: some time has passed, try again. brief: gives up after a
+ * second or two. */
+bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wait *w, bool brief,
+	const struct err *why);
+/* The server has answered. */
+void pve_outage_over(struct pve_api *api, const struct op *op, struct outage_wait *w);
+/* Fails if the server has been given up, since the daemon ends. */
+int pve_outage_check(struct pve_api *api, struct err *e);
