@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import anyio
 
 from ._errors import MoatError
+from ._loops import current_loop, is_closed
 from ._wire import BLOB_MAX, FrameDecoder, Message, ProtocolError, encode_frame
 
 # The daemon enforces the timeouts of requests. If no answer comes this much later, it hangs.
@@ -148,9 +149,22 @@ class Call:
 
 
 class Connection:
-    """A connection whose handshake is done. It belongs to the event loop that opened it."""
+    """A connection whose handshake is done. It belongs to the event loop that opened it.
 
-    def __init__(self, sock: socket.socket, decoder: FrameDecoder, hello: Message) -> None:
+    A request that comes from another loop goes over that loop's own connection (`elsewhere`): ours
+    may stand still, and nobody would read the answer. Ours has to be open all the same, for the
+    sandboxes that were made over it go with it.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        decoder: FrameDecoder,
+        hello: Message,
+        elsewhere: Callable[[], Awaitable[Connection]],
+    ) -> None:
+        self._loop = current_loop()
+        self._elsewhere = elsewhere
         self.daemon_pid = _positive_int(hello.get("pid"))
         self.daemon_version = str(hello.get("version"))
         self._window = max(1, _positive_int(hello.get("window")))
@@ -204,6 +218,9 @@ class Connection:
 
     async def start(self, request: Request) -> Call:
         """Send a request. Input that does not fit into one frame is left to `Call.send_input`."""
+        here = await self._of_this_loop()
+        if here is not self:
+            return await here.start(request)
         slots = self._waiting_slots if request.op in WAITING_OPS else self._slots
         await slots.acquire()
         call = Call(self, self._next_id, slots, self._window, request.progress)
@@ -225,6 +242,20 @@ class Connection:
         if self._lost is not None:  # send() has found the connection broken
             self._fail_call(call)
         return call
+
+    async def _of_this_loop(self) -> Connection:
+        """Us, or the connection of the loop that asks.
+
+        Raises:
+            MoatError: our loop has ended, and the sandboxes with it.
+        """
+        if self._loop is current_loop():
+            return self
+        if is_closed(self._loop):
+            self.abandon()
+        if self._lost is not None:
+            raise MoatError("unavailable", self._lost)
+        return await self._elsewhere()
 
     def send(self, message: Message, blob: bytes | memoryview = b"") -> None:
         """Send a frame without waiting.

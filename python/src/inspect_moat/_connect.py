@@ -1,7 +1,8 @@
 """The connection of an event loop: finds the daemon, starts it, greets it.
 
 There is one connection for each event loop. It lives as long as the loop, or the process, does:
-the sandboxes belong to it, and that is how nothing is left of them whatever happens to us.
+the sandboxes belong to it, and that is how nothing is left of them whatever happens to us. They may
+be used in any loop (a test's own, say, when a fixture's has made them): see Connection.request.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import errno
 import os
 import socket
 import struct
-import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from anyio.lowlevel import RunVar
 from ._client import RECEIVE_SIZE, Connection
 from ._daemon import noted_socket_path, socket_path, start_daemon
 from ._errors import MoatError, MoatNotInstalledError
+from ._loops import runs_under_trio
 from ._version import __version__
 from ._wire import PROTOCOL_VERSION, FrameDecoder, Message, ProtocolError, encode_frame
 
@@ -221,12 +222,12 @@ async def _handshake(sock: socket.socket, path: str) -> Connection:
             f"{hello.get('protocol')} (version {hello.get('version')}), this package speaks "
             f"{PROTOCOL_VERSION}: end that daemon, or install versions that belong together",
         )
-    return Connection(sock, decoder, hello)
+    return Connection(sock, decoder, hello, elsewhere=connect)
 
 
 def _keep_running(connection: Connection) -> None:
     """Start the task of a connection. It belongs to the event loop, not to the caller's scope."""
-    if _runs_under_trio():
+    if runs_under_trio():
         import trio
 
         trio.lowlevel.spawn_system_task(connection.run, name="inspect_moat")
@@ -246,17 +247,6 @@ def _abandon_connections_of_closed_loops() -> None:
     for task, connection in list(_background.items()):  # other threads change it for their loops
         if task.get_loop().is_closed():
             connection.abandon()
-
-
-def _runs_under_trio() -> bool:
-    trio = sys.modules.get("trio")  # a trio loop runs only if trio was imported
-    if trio is None:
-        return False
-    try:
-        trio.lowlevel.current_task()
-    except RuntimeError:
-        return False
-    return True
 
 
 # An event loop keeps only weak references to its tasks.

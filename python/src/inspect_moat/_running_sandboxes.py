@@ -13,9 +13,9 @@ class RunningSandbox:
     id: str
     provider: str
     connection: Connection
-    sample: str
-    epoch: str
-    vms: list[str]
+    sample: str = ""
+    epoch: str = ""
+    vms: list[str] = field(default_factory=list)
     parent: str = ""  # the sandbox of which it is a copy
     stays: bool = False  # somebody detached it, so it was not removed with its sample
 

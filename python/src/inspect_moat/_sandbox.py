@@ -220,12 +220,14 @@ class VmSandboxEnvironment(VmGuest):
         interrupted: bool,
     ) -> None:
         ids = {
-            environment.sandbox_id
+            environment.sandbox_id: environment._connection
             for environment in environments.values()
             if isinstance(environment, VmSandboxEnvironment)
         }
         running = running_sandboxes()
-        for sandbox_id in ids:
+        for sandbox_id, connection in ids.items():
+            if sandbox_id not in running:  # made in another event loop, or removed already
+                await remove_sandbox(RunningSandbox(sandbox_id, cls.provider, connection))
             # Forgotten only when removed: after a cancellation here, task_cleanup removes the rest.
             for entry in [one for one in running.values() if sandbox_id in (one.id, one.parent)]:
                 await remove_sandbox(entry)
