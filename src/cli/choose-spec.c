@@ -81,7 +81,18 @@ static bool is_vagrantfile(const char *path)
 	       str_ends(name, ".Vagrantfile");
 }
 
-/* Sends an absolute path: the daemon has another working directory. */
+/* Whether it is a directory with a Vagrantfile. A bare word is an image's name. */
+static bool is_vagrant_dir(const char *path)
+{
+	auto_free char *file = NULL;
+	struct err none;
+
+	return (strchr(path, '/') || strcmp(path, ".") == 0 || strcmp(path, "..") == 0) &&
+	       str_printf(&file, &none, "%s/Vagrantfile", path) == 0 && path_exists(file);
+}
+
+/* path: of a Vagrantfile, or of a directory that has one. Sends an absolute path: the daemon has
+ * another working directory. */
 static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret, struct err *e)
 {
 	static const char *const only_images[] = {"ram", "vcpus"};
@@ -94,7 +105,7 @@ static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret
 	if (!full)
 		return err_sys(e, errno, "%s", path);
 	return json_make(ret, e, "{s:s, s:[{}], s:{s:s}}", "driver", "vagrant", "vms", "native",
-		"vagrantfile", full);
+		is_vagrant_dir(path) ? "vagrant_dir" : "vagrantfile", full);
 }
 
 static int spec_from_image(struct cli *cli, const char *image, json_t **ret, struct err *e)
@@ -124,7 +135,7 @@ int choose_spec(struct cli *cli, json_t **ret, struct err *e)
 		return args_fail(e, "give a spec or --image, not both");
 	if (image)
 		return spec_from_image(cli, image, ret, e);
-	if (operand && is_vagrantfile(operand))
+	if (operand && (is_vagrantfile(operand) || is_vagrant_dir(operand)))
 		return spec_from_vagrantfile(cli, operand, ret, e);
 	if (operand && (strcmp(operand, "-") == 0 || looks_like_file(operand)))
 		return spec_from_file(cli, operand, ret, e);

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,92 @@ def test_errors_name_the_cause(home: VagrantHome, tmp_path: Path) -> None:
         assert "doctor vagrant" in home.fails("up", str(FILES / "Vagrantfile.single"))
     finally:
         home.env["PATH"] = path
+    home.wait_until_clean()
+
+
+MISSING = """Vagrant.configure("2") do |config|
+  config.vm.box = "moat-test"
+  config.vm.define "one"
+  config.vm.define "two" do |two|
+    two.vm.provision "shell", path: "not-there.sh"
+  end
+end
+"""
+ELSEWHERE = """Vagrant.configure("2") do |config|
+  config.vm.box = "moat-elsewhere"
+end
+"""
+
+
+def test_a_machine_that_vagrant_refuses_keeps_no_other_alive(
+    home: VagrantHome, tmp_path: Path
+) -> None:
+    """It refuses to destroy it as well, and with it all others."""
+    file = write(tmp_path / "Vagrantfile", MISSING)
+    message = home.fails("up", file, timeout=TIMEOUT)
+    assert "not-there.sh" in message
+    assert "vagrant_dir" in message
+    home.wait_until_clean()
+
+
+def test_the_files_beside_a_vagrantfile(home: VagrantHome, tmp_path: Path) -> None:
+    """`moat up DIR/` copies them; a provisioner that fails has its last words in the error."""
+    (tmp_path / "not-there.sh").write_text("echo what went wrong >&2; echo giving up; exit 7\n")
+    write(tmp_path / "Vagrantfile", MISSING)
+    message = home.fails("--quiet", "up", f"{tmp_path}/", timeout=TIMEOUT)
+    assert "two: " in message
+    assert "what went wrong | giving up" in message
+    assert "vagrant_dir" not in message
+    home.wait_until_clean()
+
+
+def test_a_box_for_another_provider(home: VagrantHome, tmp_path: Path) -> None:
+    write(tmp_path / "metadata.json", '{"provider": "virtualbox"}')
+    box = str(tmp_path / "other.box")
+    subprocess.run(["tar", "-czf", box, "-C", str(tmp_path), "metadata.json"], check=True)
+    command = ["vagrant", "box", "add", "--force", "--name", "moat-elsewhere", box]
+    subprocess.run(command, check=True, capture_output=True)
+    message = home.fails("up", write(tmp_path / "Vagrantfile", ELSEWHERE), timeout=TIMEOUT)
+    assert "moat-elsewhere that is here is for virtualbox" in message
+    home.wait_until_clean()
+
+
+@pytest.mark.parametrize("how", ["rm", "gc"])
+def test_somebody_deletes_the_directory(home: VagrantHome, how: str) -> None:
+    sandbox = home.ok("up", str(FILES / "Vagrantfile.single"), timeout=TIMEOUT)
+    shutil.rmtree(home.cache / f"moat-{sandbox}")
+    if how == "gc":
+        home.kill_daemon()
+    assert home.domains()
+    assert sandbox in home.ok(how, *([sandbox] if how == "rm" else []), timeout=TIMEOUT)
+    home.wait_until_clean()
+
+
+def test_a_vagrantfile_that_is_broken_by_then(home: VagrantHome) -> None:
+    """Vagrant can do nothing with it, the provider's own tools can."""
+    sandbox = home.ok("up", str(FILES / "Vagrantfile.single"), timeout=TIMEOUT)
+    place = Path(home.sandbox(sandbox)["vms"][0]["place"])
+    (place / "Vagrantfile").write_text("Vagrant.configure('2') do |config|\n")
+    home.ok("rm", sandbox, timeout=TIMEOUT)
+    home.wait_until_clean()
+
+
+def test_machines_that_nothing_can_destroy(home: VagrantHome) -> None:
+    """Nobody says that they are gone, until they are."""
+    sandbox = home.ok("up", str(FILES / "Vagrantfile.single"), timeout=TIMEOUT)
+    place = Path(home.sandbox(sandbox)["vms"][0]["place"])
+    file = place / "Vagrantfile"
+    good = file.read_text()
+    file.write_text("Vagrant.configure('2') do |config|\n")
+    (notes,) = (place.parent / "making").iterdir()
+    name, uri = notes.read_text().splitlines()
+    notes.write_text(f"{name}\nqemu:///nowhere\n")
+    assert "default (libvirt" in home.fails("rm", sandbox, timeout=TIMEOUT)
+    assert "default (libvirt" in home.fails("gc", timeout=TIMEOUT)
+    assert home.domains() == [name]
+    file.write_text(good)
+    notes.write_text(f"{name}\n{uri}\n")
+    assert sandbox in home.ok("gc", timeout=TIMEOUT)
     home.wait_until_clean()
 
 

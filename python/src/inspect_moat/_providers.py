@@ -249,7 +249,7 @@ class VagrantSandboxEnvironment(VmSandboxEnvironment):
         parsed = cls.parse_config(config)
         assert isinstance(parsed, VagrantSandboxEnvironmentConfig)
         wanted = parsed.primary_vm_name
-        if wanted and wanted.lower() not in (name.lower() for name in environments):
+        if wanted and not any(name.lower().startswith(wanted.lower()) for name in environments):
             names = ", ".join(name for name in environments if name != "default")
             logger.warning(
                 "sandbox vagrant: the Vagrantfile has no VM %s; it has %s", wanted, names

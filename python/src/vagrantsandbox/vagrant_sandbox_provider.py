@@ -1,9 +1,12 @@
 """The sandbox class, its configuration and what goes with it, where evals import them from."""
 
+import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 import anyio.to_thread
+from inspect_ai.util import concurrency
 
 from inspect_moat._providers import VagrantSandboxEnvironment
 from inspect_moat._vagrant_command import (
@@ -19,13 +22,11 @@ from inspect_moat._vagrant_config import VagrantSandboxEnvironmentConfig
 T = TypeVar("T")
 
 _CLEANUP = "the daemon removes sandboxes: use sample_cleanup, or `inspect sandbox cleanup vagrant`"
-_STARTUPS = "the daemon keeps to INSPECT_MAX_VAGRANT_STARTUPS"
+_STARTUPS_MAX = "INSPECT_MAX_VAGRANT_STARTUPS"
 _NOT_HERE = {
     "destroy_sandbox_vms": _CLEANUP,
     "cleanup_sandbox_directory": _CLEANUP,
     "cleanup_sandbox_with_vms": _CLEANUP,
-    "_get_max_vagrant_startups": _STARTUPS,
-    "_startup_semaphore": _STARTUPS,
 }
 
 
@@ -35,6 +36,18 @@ class SandboxUnrecoverableError(Exception):
 
 async def _run_in_executor(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs))
+
+
+def _get_max_vagrant_startups() -> int | None:
+    """How many machines may start at a time; None: the daemon's own limit holds."""
+    number = os.environ.get(_STARTUPS_MAX)
+    return None if number is None else int(number)
+
+
+def _startup_semaphore() -> AbstractAsyncContextManager[object]:
+    """For code that starts machines by itself. Those of moat take their turns in the daemon."""
+    limit = _get_max_vagrant_startups()
+    return nullcontext() if limit is None else concurrency("vagrant-startup", limit)
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -64,20 +64,25 @@ static const struct opt up_opts[] = {
 const struct cmd cmd_up = {
 	.name = "up",
 	.group = "Sandboxes:",
-	.synopsis = "[SPEC|IMAGE|VAGRANTFILE]",
+	.synopsis = "[SPEC|IMAGE|VAGRANTFILE|DIR]",
 	.summary = "make a sandbox and print its id",
 	.about = "SPEC is a YAML or JSON file, or - for standard input; without it ./moat.yaml is\n"
 		 "used. A bare word is the name of an image. VAGRANTFILE is a file with that word "
 		 "in\n"
-		 "front, or at its end after a dot; Vagrant then sees this command's environment. "
-		 "The\n"
-		 "sandbox stays until `moat rm`; interrupted before it is ready, nothing stays.",
-	.examples = "  moat up debian12                     one VM\n"
-		    "  moat up -n demo debian12             one that is called demo\n"
-		    "  id=$(moat up --ram 512 tiny)         its id, for a script\n"
-		    "  moat up lab.yaml --label user=kim    several VMs and networks\n"
-		    "  moat up --check lab.yaml             is the spec right?\n"
-		    "  moat up ./Vagrantfile                the machines of a Vagrantfile",
+		 "front, or at its end after a dot; Vagrant then sees this command's environment, "
+		 "and\n"
+		 "of all files that one alone. DIR, with a slash or a dot, is a directory with a\n"
+		 "Vagrantfile and what that needs: all of it is copied (`vagrant_dir`). The "
+		 "sandbox\n"
+		 "stays until `moat rm`; interrupted before it is ready, nothing stays.",
+	.examples =
+		"  moat up debian12                     one VM\n"
+		"  moat up -n demo debian12             one that is called demo\n"
+		"  id=$(moat up --ram 512 tiny)         its id, for a script\n"
+		"  moat up lab.yaml --label user=kim    several VMs and networks\n"
+		"  moat up --check lab.yaml             is the spec right?\n"
+		"  moat up ./Vagrantfile                the machines of a Vagrantfile\n"
+		"  moat up ./lab/                       those of lab/Vagrantfile, and its files",
 	.opts = up_opts,
 	.max = 1,
 	.operand = OPERAND_SPEC,

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -21,11 +22,21 @@ enum {
 	ENV_MAX = 4 * 1024 * 1024,
 	COPY_AT_ONCE = 256,
 	COPY_OUTPUT_MAX = 256 * 1024,
+	NOTE_MAX = 4096,
 };
+
+#define NAME_START "moat-"
 
 int vagrant_dir_name(const char *id, char **ret, struct err *e)
 {
-	return str_printf(ret, e, "moat-%s", id);
+	return str_printf(ret, e, NAME_START "%s", id);
+}
+
+const char *vagrant_dir_id(const char *root)
+{
+	const char *slash = strrchr(root, '/'), *name = slash ? slash + 1 : root;
+
+	return str_starts(name, NAME_START) ? name + strlen(NAME_START) : name;
 }
 
 /* ---- content ---- */
@@ -250,14 +261,13 @@ int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const
 
 int vagrant_dir_open(const char *path, const json_t *access, struct vagrant_dir *d, struct err *e)
 {
-	if (!path_exists(path))
-		return 0;
 	if (str_dup(path, &d->path, e) < 0 || name_root(d, e) < 0 || load_env(d, access, e) < 0)
 		return -1;
-	/* A crash may have come before the root was made, or after it was removed. */
-	if (dir_make(d->root, 0700, e) < 0 || write_helper(d->root, e) < 0 || open_log(d, e) < 0)
-		return -1;
-	return 1;
+	/* Without a root there is nothing that Vagrant could do: a crash came before it was made,
+	 * or after it was removed, or somebody deleted it. */
+	if (!path_exists(d->root))
+		return 0;
+	return write_helper(d->root, e) < 0 ? -1 : open_log(d, e);
 }
 
 void vagrant_dir_close(struct vagrant_dir *d)
@@ -269,36 +279,107 @@ void vagrant_dir_close(struct vagrant_dir *d)
 	lock_done(&d->log_mu);
 }
 
-/* Whether there is a file of that name (NULL: any), so many directories down. */
-static bool any_file(const char *dir, unsigned depth, const char *name)
+/* What a note says of where libvirt is: its second line. */
+static void read_uri(const struct vagrant_dir *d, struct vagrant_left *m)
 {
-	auto_dir DIR *open_dir = opendir(dir);
-	struct dirent *ent;
+	auto_free char *path = NULL, *text = NULL;
+	struct err none;
+	char *uri;
 
-	while (open_dir && (ent = readdir(open_dir))) {
-		auto_free char *path = NULL;
-		struct err ignored;
+	if (str_printf(&path, &none, "%s/" VAGRANT_NOTES "/machine-%s", d->path, m->name) < 0 ||
+		file_read(path, NOTE_MAX, &text, NULL, &none) < 0)
+		return;
+	uri = strchr(text, '\n');
+	if (!uri)
+		return;
+	uri[1 + strcspn(uri + 1, "\r\n")] = 0;
+	snprintf(m->uri, sizeof(m->uri), "%s", uri + 1);
+}
 
-		if (ent->d_name[0] == '.')
+static int id_path(const struct vagrant_dir *d, const char *name, const char *provider, char **ret,
+	struct err *e)
+{
+	return str_printf(ret, e, "%s/.vagrant/machines/%s/%s/id", d->root, name, provider);
+}
+
+/* Adds the machine if there is one: the file with its id is there from its making to its end. */
+static void add_left(const struct vagrant_dir *d, const char *name, const char *provider,
+	struct vagrant_left *ret, unsigned *n)
+{
+	auto_free char *path = NULL, *id = NULL;
+	struct vagrant_left *m = &ret[*n];
+	struct err none;
+
+	if (*n == VAGRANT_MACHINES_MAX || id_path(d, name, provider, &path, &none) < 0 ||
+		file_read(path, NOTE_MAX, &id, NULL, &none) < 0)
+		return;
+	*m = (struct vagrant_left){0};
+	snprintf(m->name, sizeof(m->name), "%.*s", (int)sizeof(m->name) - 1, name);
+	snprintf(m->provider, sizeof(m->provider), "%.*s", (int)sizeof(m->provider) - 1, provider);
+	snprintf(m->id, sizeof(m->id), "%.*s", (int)strcspn(id, "\r\n"), id);
+	read_uri(d, m);
+	++*n;
+}
+
+unsigned vagrant_dir_left(const struct vagrant_dir *d, struct vagrant_left *ret)
+{
+	auto_free char *path = NULL;
+	auto_dir DIR *machines = NULL;
+	struct dirent *name, *provider;
+	struct err none;
+	unsigned n = 0;
+
+	if (str_printf(&path, &none, "%s/.vagrant/machines", d->root) < 0 ||
+		!(machines = opendir(path)))
+		return 0;
+	while ((name = readdir(machines))) {
+		auto_free char *below = NULL;
+		auto_dir DIR *providers = NULL;
+
+		if (name->d_name[0] == '.' ||
+			str_printf(&below, &none, "%s/%s", path, name->d_name) < 0 ||
+			!(providers = opendir(below)))
 			continue;
-		if (depth == 0 && (!name || strcmp(ent->d_name, name) == 0))
-			return true;
-		if (depth && str_printf(&path, &ignored, "%s/%s", dir, ent->d_name) == 0 &&
-			any_file(path, depth - 1, name))
-			return true;
+		while ((provider = readdir(providers)))
+			if (provider->d_name[0] != '.')
+				add_left(d, name->d_name, provider->d_name, ret, &n);
 	}
+	return n;
+}
+
+static bool has_notes(const struct vagrant_dir *d)
+{
+	auto_free char *path = NULL;
+	auto_dir DIR *notes = NULL;
+	struct dirent *ent;
+	struct err none;
+
+	if (str_printf(&path, &none, "%s/" VAGRANT_NOTES, d->path) < 0)
+		return true;
+	notes = opendir(path);
+	while (notes && (ent = readdir(notes)))
+		if (ent->d_name[0] != '.')
+			return true;
 	return false;
 }
 
 bool vagrant_dir_has_machines(const struct vagrant_dir *d)
 {
-	auto_free char *machines = NULL, *notes = NULL;
-	struct err ignored;
+	struct vagrant_left left[VAGRANT_MACHINES_MAX];
 
-	if (str_printf(&machines, &ignored, "%s/.vagrant/machines", d->root) < 0 ||
-		str_printf(&notes, &ignored, "%s/" VAGRANT_NOTES, d->path) < 0)
-		return true;
-	/* MACHINES/NAME/PROVIDER/id is there from the making of a machine to its end; a note, where
-	 * the provider is libvirt, from before that. */
-	return any_file(machines, 2, "id") || any_file(notes, 0, NULL);
+	/* Where the provider is libvirt, a note is there from before the machine is made. */
+	return vagrant_dir_left(d, left) > 0 || has_notes(d);
+}
+
+int vagrant_dir_forget(
+	const struct vagrant_dir *d, const struct vagrant_left *machine, struct err *e)
+{
+	auto_free char *id = NULL, *note = NULL;
+
+	if (id_path(d, machine->name, machine->provider, &id, e) < 0 ||
+		str_printf(&note, e, "%s/" VAGRANT_NOTES "/machine-%s", d->path, machine->name) < 0)
+		return -1;
+	if ((unlink(id) < 0 && errno != ENOENT) || (unlink(note) < 0 && errno != ENOENT))
+		return err_sys(e, errno, "%s", id);
+	return 0;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "driver/caplog.h"
+#include "driver/vagrant/parse.h"
 #include "driver/vagrant/want.h"
 #include "util/strv.h"
 #include "util/thread/lock.h"
@@ -48,11 +49,24 @@ void vagrant_dir_close(struct vagrant_dir *d);
 /* Makes DIR as wanted, for the sandbox with this id. lock_dir: for locks that sandboxes share. */
 int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const json_t *access,
 	const char *id, const char *lock_dir, struct vagrant_dir *d, struct err *e);
-/* Opens that of a sandbox that an earlier daemon made. access: of the client who wants that, for
- * secrets that were not to be written down. 1: opened; 0: there is no directory. */
+/* Opens that of a sandbox that an earlier daemon made; it may be gone. access: of the client who
+ * wants that, for secrets that were not to be written down. */
 int vagrant_dir_open(const char *path, const json_t *access, struct vagrant_dir *d, struct err *e);
 /* Whether Vagrant knows of a machine made in here. */
 bool vagrant_dir_has_machines(const struct vagrant_dir *d);
+/* A machine that Vagrant knows. */
+struct vagrant_left {
+	char name[VAGRANT_NAME_MAX], provider[64];
+	char id[128];  /* what the provider calls it */
+	char uri[256]; /* of libvirt; "": not known */
+};
+/* Lists them, at most VAGRANT_MACHINES_MAX. */
+unsigned vagrant_dir_left(const struct vagrant_dir *d, struct vagrant_left *ret);
+/* Makes Vagrant forget a machine that is gone. */
+int vagrant_dir_forget(
+	const struct vagrant_dir *d, const struct vagrant_left *machine, struct err *e);
 /* The name of the directory of a sandbox, and of the root in it; also what its machines' names end
  * in, after a "-". */
 int vagrant_dir_name(const char *id, char **ret, struct err *e);
+/* The id of the sandbox with this root. */
+const char *vagrant_dir_id(const char *root);

@@ -26,6 +26,29 @@ unless defined?(MoatHelper)
       end
     end
 
+    # What Vagrant does not say of a box that it cannot find: it is there, but for other providers.
+    class Hint
+      def initialize(app, _env)
+        @app = app
+      end
+
+      def call(env)
+        begin
+          machine = env[:machine]
+          box = machine.config.vm.box
+          there = machine.env.boxes.all.select { |name, *| name == box }.map { |one| one[2].to_s }
+          wanted = Array(machine.provider_options[:box_format] || machine.provider_name).map(&:to_s)
+          if there.any? && (there & wanted).empty?
+            machine.ui.machine('moat-hint', "the box #{box} that is here is for " \
+              "#{there.uniq.join(' and ')}, and the machine is for #{wanted.first}")
+          end
+        rescue StandardError
+          nil # Vagrant's own error has to do
+        end
+        @app.call(env)
+      end
+    end
+
     class Enter
       def initialize(app, _env)
         @app = app
@@ -69,7 +92,7 @@ unless defined?(MoatHelper)
       end
     end
 
-    # What a machine will be called, written down before anything of it is made.
+    # What a machine will be called, and where libvirt is: written down before anything of it is made.
     class Note
       def initialize(app, _env)
         @app = app
@@ -79,7 +102,7 @@ unless defined?(MoatHelper)
         note = MoatHelper.note(env[:machine])
         FileUtils.mkdir_p(File.dirname(note))
         File.open(note, 'w', 0o600) do |file|
-          file.write(env[:domain_name])
+          file.puts(env[:domain_name], env[:machine].provider_config.uri)
           file.fsync
         end
         @app.call(env)
@@ -93,10 +116,11 @@ unless defined?(MoatHelper)
       end
 
       def call(env)
+        env[:config_validate] = false # what is wrong with a machine must not keep it alive
         machine = env[:machine]
         note = MoatHelper.note(machine)
         if machine.id.nil? && machine.provider_name == :libvirt && File.file?(note)
-          adopt(machine, File.read(note))
+          adopt(machine, File.readlines(note, chomp: true).first.to_s)
         end
         @app.call(env)
         FileUtils.rm_f(note) if machine.id.nil?
@@ -127,6 +151,7 @@ unless defined?(MoatHelper)
       action_hook(:moat, :machine_action_up) do |hook|
         hook.before(Vagrant::Action::Builtin::WaitForCommunicator, Tell)
         hook.after(Vagrant::Action::Builtin::WaitForCommunicator, Tell)
+        hook.before(Vagrant::Action::Builtin::HandleBox, Hint)
         if ENV['MOAT_BOX_LOCKS']
           hook.before(Vagrant::Action::Builtin::HandleBox, Enter)
           hook.after(Vagrant::Action::Builtin::HandleBox, Leave)

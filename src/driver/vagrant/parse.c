@@ -225,26 +225,53 @@ static const char *plain(const char *text, const char *target)
 	return text + strspn(text, " ");
 }
 
+/* Where machines go up together, their errors come with a preface, and the name of the machine in
+ * it. Takes that away; what is left is the first error itself. */
+static const char *without_preface(const char *text, char *machine, size_t size)
+{
+	static const char on[] = "action on the '", again[] = "try again:";
+	const char *name = strstr(text, on), *end, *rest;
+
+	if (!str_starts(text, "An error occurred while executing multiple actions") || !name)
+		return text;
+	name += strlen(on);
+	end = strchr(name, '\'');
+	rest = end ? strstr(end, again) : NULL;
+	if (!rest)
+		return text;
+	snprintf(machine, size, "%.*s", (int)(end - name), name);
+	return rest + strlen(again);
+}
+
+static void note_error(struct vagrant_report *r, const char *text)
+{
+	char machine[sizeof(r->failed)] = "";
+
+	shorten(without_preface(text, machine, sizeof(machine)), r->error, sizeof(r->error));
+	copy(r->failed, sizeof(r->failed), machine);
+}
+
 static void note_message(struct vagrant_report *r, const struct vagrant_line *l)
 {
 	const char *kind = l->data[0], *text = plain(l->data[1], l->target);
-	char flat[sizeof(r->messages[0])], shown[sizeof(r->messages[0])];
+	char flat[sizeof(r->messages[0].text)], shown[sizeof(r->messages[0].text)];
+	struct vagrant_message *m;
 
 	flatten(text, flat, sizeof(flat));
 	copy(shown, sizeof(shown), flat);
 	if (!*shown)
 		return;
 	if (strcmp(kind, "error") != 0) {
-		memmove(r->messages[1], r->messages[0],
-			sizeof(r->messages) - sizeof(r->messages[0]));
-		memcpy(r->messages[0], shown, sizeof(shown));
+		m = &r->messages[r->n_messages++ % VAGRANT_MESSAGES_KEPT];
+		snprintf(m->target, sizeof(m->target), "%.*s", VAGRANT_NAME_MAX - 1, l->target);
+		memcpy(m->text, shown, sizeof(shown));
 	}
 	/* A table of settings is no news. */
 	if (!str_starts(text, "-- "))
 		snprintf(r->progress, sizeof(r->progress), "%.60s%s%.90s", l->target,
 			*l->target ? ": " : "", shown);
 	if (strcmp(kind, "error") == 0 && !r->error[0])
-		shorten(l->data[1], r->error, sizeof(r->error));
+		note_error(r, l->data[1]);
 }
 
 static void note_ssh(struct vagrant_report *r, const struct vagrant_line *l)
@@ -273,7 +300,7 @@ static void note_error_exit(struct vagrant_report *r, const struct vagrant_line 
 
 	copy(r->error_class, sizeof(r->error_class), name ? name + 1 : l->data[0]);
 	if (l->n_data > 1)
-		shorten(l->data[1], r->error, sizeof(r->error));
+		note_error(r, l->data[1]);
 }
 
 static bool is(const struct vagrant_line *l, const char *type, unsigned at_least)
@@ -304,6 +331,8 @@ void vagrant_report_line(struct vagrant_report *r, char *line)
 			m->actions++;
 	} else if (is(&l, "moat-ssh", 3)) {
 		note_ssh(r, &l);
+	} else if (is(&l, "moat-hint", 1)) {
+		copy(r->hint, sizeof(r->hint), l.data[0]);
 	} else if (is(&l, "ssh-config", 1)) {
 		m = note_machine(r, l.target);
 		if (m && vagrant_ssh_config_parse(l.data[0], &m->ssh, &ignored) < 0)
@@ -322,16 +351,43 @@ bool vagrant_report_locked(const struct vagrant_report *r)
 	       strcmp(r->error_class, "EnvironmentLockedError") == 0;
 }
 
-/* Error classes whose message only says that a step failed, after messages that say why. */
-static bool says_see_above(const char *class)
+/* Whether the error only says that a step failed, after messages that say why. */
+static bool says_see_above(const struct vagrant_report *r, const char *cause)
 {
 	static const char *const names[] = {"SSHCommandFailed", "VagrantBadExitStatus",
 		"AnsibleCommandFailed", "VMBootTimeout", "BadExitStatus"};
 
 	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-		if (strcmp(class, names[i]) == 0)
+		if (strcmp(r->error_class, names[i]) == 0)
 			return true;
-	return false;
+	/* A plugin that is missing is told of in a warning; then Vagrant asks a terminal what to
+	 * do, and there is none. */
+	return strstr(cause, "log above") || strstr(cause, "requires a TTY");
+}
+
+/* The last messages of the machine that failed, or of all if that is not known, the oldest first.
+ */
+static void last_messages(const struct vagrant_report *r, char *out, size_t size)
+{
+	const struct vagrant_message *last[VAGRANT_MESSAGES_SHOWN];
+	unsigned n = 0;
+
+	for (unsigned back = 1; back <= VAGRANT_MESSAGES_KEPT && back <= r->n_messages; back++) {
+		const struct vagrant_message *m =
+			&r->messages[(r->n_messages - back) % VAGRANT_MESSAGES_KEPT];
+
+		if (r->failed[0] && strcmp(m->target, r->failed) != 0)
+			continue;
+		last[n++] = m;
+		if (n == VAGRANT_MESSAGES_SHOWN)
+			break;
+	}
+	out[0] = 0;
+	while (n) {
+		size_t len = strlen(out);
+
+		snprintf(out + len, size - len, "%s%s", len ? " | " : "", last[--n]->text);
+	}
 }
 
 static enum err_kind kind_of(const char *class)
@@ -341,9 +397,10 @@ static enum err_kind kind_of(const char *class)
 		enum err_kind kind;
 	} kinds[] = {{"SnapshotNotFound", ERR_NOT_FOUND}, {"SnapshotNotSupported", ERR_UNSUPPORTED},
 		{"MachineNotFound", ERR_NOT_FOUND}, {"BoxNotFound", ERR_NOT_FOUND},
-		{"ProviderNotFound", ERR_UNSUPPORTED}, {"VagrantfileSyntaxError", ERR_INVALID},
-		{"VagrantfileLoadError", ERR_INVALID}, {"VagrantfileNameError", ERR_INVALID},
-		{"VagrantfileTypeError", ERR_INVALID}, {"ConfigInvalid", ERR_INVALID}};
+		{"ProviderNotFound", ERR_UNSUPPORTED}, {"ProviderNotUsable", ERR_UNSUPPORTED},
+		{"VagrantfileSyntaxError", ERR_INVALID}, {"VagrantfileLoadError", ERR_INVALID},
+		{"VagrantfileNameError", ERR_INVALID}, {"VagrantfileTypeError", ERR_INVALID},
+		{"ConfigInvalid", ERR_INVALID}};
 
 	for (unsigned i = 0; i < ARRAY_LEN(kinds); i++)
 		if (strcmp(class, kinds[i].class) == 0)
@@ -382,20 +439,19 @@ static void sense_of_stderr(const char *text, char *out, size_t size)
 int vagrant_report_fail(const struct vagrant_report *r, int exit_code, const char *stderr_text,
 	const char *what, struct err *e)
 {
-	char cause[512], above[3 * 200 + 16] = "";
+	char cause[512], above[VAGRANT_MESSAGES_SHOWN * 100] = "";
 
 	if (r->error[0])
 		snprintf(cause, sizeof(cause), "%s", r->error);
 	else
 		sense_of_stderr(stderr_text, cause, sizeof(cause));
-	if (says_see_above(r->error_class) || !*cause)
-		for (int i = VAGRANT_LAST_MESSAGES - 1; i >= 0; i--)
-			if (r->messages[i][0])
-				snprintf(above + strlen(above), sizeof(above) - strlen(above),
-					"%s%s", *above ? " | " : "", r->messages[i]);
-	err_set(e, kind_of(r->error_class), "%s: %s%s%s%s", what,
-		*cause ? cause : "it failed without saying why", *above ? " (before that: " : "",
-		above, *above ? ")" : "");
+	if (says_see_above(r, cause) || !*cause)
+		last_messages(r, above, sizeof(above));
+	/* What a provisioner said comes first: Vagrant's own words are the same each time. */
+	err_set(e, kind_of(r->error_class), "%s: %s%s%s%s%s%s%s%s", what, r->failed,
+		r->failed[0] ? ": " : "", above, *above ? " - " : "",
+		*cause ? cause : "it failed without saying why", r->hint[0] ? " (" : "", r->hint,
+		r->hint[0] ? ")" : "");
 	e->sys = exit_code;
 	return -1;
 }

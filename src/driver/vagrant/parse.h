@@ -19,7 +19,8 @@ enum {
 	VAGRANT_NAME_MAX = 128,
 	VAGRANT_HOST_MAX = 256,
 	VAGRANT_MACHINES_MAX = 64,
-	VAGRANT_LAST_MESSAGES = 3,
+	VAGRANT_MESSAGES_KEPT = 24, /* machines go up together, and each may talk */
+	VAGRANT_MESSAGES_SHOWN = 4,
 };
 
 struct vagrant_line {
@@ -54,10 +55,16 @@ struct vagrant_report {
 	struct vagrant_machine machines[VAGRANT_MACHINES_MAX]; /* in the Vagrantfile's order */
 	unsigned n_machines;
 	bool too_many;
-	char error_class[128]; /* "MachineActionLockedError"; "" if none was named */
-	char error[512];       /* one line, escaped */
-	char messages[VAGRANT_LAST_MESSAGES][200]; /* the last ones for people, the latest first */
-	char progress[160]; /* for people: what it does now; "" if nothing new */
+	char error_class[128];         /* "MachineActionLockedError"; "" if none was named */
+	char error[512];               /* one line, escaped */
+	char failed[VAGRANT_NAME_MAX]; /* the machine that the error is about; "" where that is not
+					  said */
+	char hint[300];                /* of our helper: what Vagrant's error does not say */
+	struct vagrant_message {
+		char target[VAGRANT_NAME_MAX], text[200];
+	} messages[VAGRANT_MESSAGES_KEPT]; /* the last ones for people, in a circle */
+	unsigned n_messages;               /* all that there were */
+	char progress[160];                /* for people: what it does now; "" if nothing new */
 };
 
 /* One line of standard output, changed in place. */

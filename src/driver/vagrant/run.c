@@ -16,10 +16,7 @@
 enum {
 	STDERR_KEPT = 16 * 1024,
 	PIECE = 16 * 1024,
-	DESTROY_TRIES = 3,
-	INDEX_MAX = 16 * 1024 * 1024,
 };
-#define AGAIN 1.0 /* seconds between tries */
 
 /* One running process of Vagrant. */
 struct child {
@@ -213,69 +210,4 @@ int vagrant_run(struct vagrant_dir *d, const struct op *op, const struct vagrant
 		return err_wrap(e, "%s", run->what);
 	}
 	return judge(&c, code, e);
-}
-
-/* ---- destroying ---- */
-
-/* Whether Vagrant's index of all machines of a user still names one of this directory. */
-static bool index_has(struct vagrant_dir *d)
-{
-	const char *home = env_find(&d->env, "VAGRANT_HOME"), *user = env_find(&d->env, "HOME");
-	auto_free char *path = NULL, *text = NULL;
-	struct err ignored;
-
-	if (home ? str_printf(&path, &ignored, "%s/data/machine-index/index", home) < 0
-		 : str_printf(&path, &ignored, "%s/.vagrant.d/data/machine-index/index",
-			   user ? user : "") < 0)
-		return false;
-	return file_read(path, INDEX_MAX, &text, NULL, &ignored) == 0 && strstr(text, d->root);
-}
-
-static void prune(struct vagrant_dir *d, const struct op *op, struct vagrant_report *report)
-{
-	static const char *const argv[] = {"global-status", "--prune", NULL};
-	struct vagrant_run run = {.argv = argv, .what = "vagrant global-status --prune"};
-	struct err ignored;
-
-	vagrant_run(d, op, &run, report, &ignored);
-}
-
-static int destroy_once(
-	struct vagrant_dir *d, const struct op *op, struct vagrant_report *report, struct err *e)
-{
-	static const char *const argv[] = {"destroy", "-f", NULL};
-	struct vagrant_run run = {.argv = argv, .what = "vagrant destroy"};
-
-	if (vagrant_run(d, op, &run, report, e) < 0)
-		return -1;
-	/* Exit code 0 is no proof that the machines are gone: Vagrant had no complaint, no more. */
-	if (vagrant_dir_has_machines(d))
-		return err_set(e, ERR_BACKEND,
-			"vagrant destroy: it said that all went well, but %s still has machines",
-			d->root);
-	return 0;
-}
-
-int vagrant_destroy_all(struct vagrant_dir *d, const struct op *op, struct err *e)
-{
-	auto_free struct vagrant_report *report = calloc(1, sizeof(*report));
-	struct err paused;
-	unsigned failures = 0;
-
-	if (!report)
-		return err_oom(e);
-	while (vagrant_dir_has_machines(d)) {
-		if (destroy_once(d, op, report, e) == 0)
-			break;
-		/* A process that we have just killed may hold its lock for a moment more. */
-		if (!vagrant_report_locked(report) && ++failures == DESTROY_TRIES) {
-			prune(d, op, report);
-			return -1;
-		}
-		if (e->kind == ERR_TIMEOUT || op_pause(op, AGAIN, &paused) < 0)
-			return -1;
-	}
-	if (index_has(d))
-		prune(d, op, report);
-	return 0;
 }

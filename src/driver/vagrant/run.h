@@ -18,6 +18,3 @@ struct vagrant_run {
  * message; report is valid in either case. */
 int vagrant_run(struct vagrant_dir *d, const struct op *op, const struct vagrant_run *run,
 	struct vagrant_report *report, struct err *e);
-/* Destroys all machines of the directory, trying again where that helps. Fine when there are none.
- */
-int vagrant_destroy_all(struct vagrant_dir *d, const struct op *op, struct err *e);

@@ -165,6 +165,27 @@ static int check_machines(const struct vagrant_report *r, struct err *e)
 	return 0;
 }
 
+/* A Vagrantfile may refer to files beside it, which are not copied unless somebody says so. */
+static void name_vagrant_dir(const struct vagrant_sandbox *b, struct err *e)
+{
+	static const char *const signs[] = {"o such file", "does not exist", "doesn't exist",
+		"does not appear to exist", "cannot load such file"};
+	char said[sizeof(e->msg)];
+
+	memcpy(said, e->msg, sizeof(said));
+	if (b->want.dir || strstr(said, "log above")) /* that a command in the guest said */
+		return;
+	for (unsigned i = 0; i < ARRAY_LEN(signs); i++) {
+		if (!strstr(said, signs[i]))
+			continue;
+		snprintf(e->msg, sizeof(e->msg),
+			"%.800s (only the Vagrantfile was copied: for files beside it set "
+			"vagrant_dir, or `moat up DIR/`)",
+			said);
+		return;
+	}
+}
+
 int vagrant_sandbox_up(struct vagrant_sandbox *b, const struct op *op,
 	const struct sandbox_request *req, struct err *e)
 {
@@ -184,6 +205,8 @@ int vagrant_sandbox_up(struct vagrant_sandbox *b, const struct op *op,
 	if (!b->want.provider)
 		argv[1] = NULL;
 	rc = vagrant_run(&b->dir, op, &run, b->report, e);
+	if (rc < 0)
+		name_vagrant_dir(b, e);
 	if (rc == 0)
 		rc = check_machines(b->report, e);
 	for (unsigned i = 0; rc == 0 && i < b->report->n_machines; i++)

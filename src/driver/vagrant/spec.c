@@ -16,6 +16,18 @@ static bool is_called(const struct vagrant_vm *vm, const char *name)
 	return strcasecmp(vm->name, name) == 0 || strcasecmp(vm->machine, name) == 0;
 }
 
+static struct vagrant_vm *find_primary(struct vagrant_sandbox *b, const char *name)
+{
+	for (unsigned i = 0; i < b->n_vms; i++)
+		if (is_called(b->vms[i], name))
+			return b->vms[i];
+	/* The beginning of a name will do, as evals for the older plugin write it. */
+	for (unsigned i = 0; i < b->n_vms; i++)
+		if (strncasecmp(b->vms[i]->name, name, strlen(name)) == 0)
+			return b->vms[i];
+	return NULL;
+}
+
 /* "a, b, c", for messages. */
 static const char *list_names(const struct vagrant_sandbox *b, char *out, size_t size)
 {
@@ -34,9 +46,8 @@ static int sort_vms(struct vagrant_sandbox *b, const struct op *op, struct err *
 	char names[300];
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < b->n_vms; i++)
-		if (b->want.primary && is_called(b->vms[i], b->want.primary))
-			first = b->vms[i];
+	if (b->want.primary)
+		first = find_primary(b, b->want.primary);
 	if (b->want.primary && !first) {
 		err_set(e, ERR_INVALID,
 			"native.primary_vm: the Vagrantfile has no machine \"%.60s\"; it has %s",

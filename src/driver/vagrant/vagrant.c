@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "driver/vagrant/destroy.h"
 #include "driver/vagrant/doctor.h"
 #include "driver/vagrant/net.h"
 #include "driver/vagrant/sandbox.h"
@@ -140,9 +141,11 @@ static int fill_sandbox(struct vagrant_sandbox *b, const struct op *op,
 		journal_intent(b->d->env->journal, &t, &row, e) < 0 ||
 		vagrant_dir_make(op, &b->want, req->access, b->id, b->d->lock_dir, &b->dir, e) < 0)
 		return -1;
-	op_progress(op, 0, 0, "waiting for a turn to start");
-	if (slots_take(&b->d->startups, op, b->want.max_startups, e) < 0)
-		return -1;
+	if (!slots_try(&b->d->startups, b->want.max_startups)) {
+		op_progress(op, 0, 0, "waiting for a turn to start");
+		if (slots_take(&b->d->startups, op, b->want.max_startups, e) < 0)
+			return -1;
+	}
 	rc = vagrant_sandbox_up(b, op, req, e);
 	slots_give(&b->d->startups);
 	return rc < 0 ? -1 : vagrant_sandbox_ready(b, op, e);
@@ -192,7 +195,7 @@ static int reclaim_op(struct driver *base, const struct op *op, const struct jou
 		return err_set(e, ERR_INTERNAL, "the vagrant driver knows no \"%s\"", t->kind);
 	vagrant_dir_init(&d, drv->env->helper_path);
 	rc = vagrant_dir_open(t->ref, access, &d, e);
-	if (rc > 0)
+	if (rc == 0)
 		rc = remove_dir(&d, op, e);
 	vagrant_dir_close(&d);
 	return rc < 0 ? err_wrap(e, "sandbox %s", t->sandbox) : 0;

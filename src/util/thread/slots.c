@@ -44,7 +44,7 @@ static void let_in_locked(struct slots *s)
 }
 
 /* True if a slot is free and nobody waits: then the caller needs no eventfd. */
-static bool take_at_once(struct slots *s, unsigned limit)
+bool slots_try(struct slots *s, unsigned limit)
 {
 	auto_unlock struct lock *held = lock_take(&s->mu);
 
@@ -90,7 +90,7 @@ int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err 
 	int rc;
 
 	lock_check_wait();
-	if (take_at_once(s, w.limit))
+	if (slots_try(s, w.limit))
 		return 0;
 	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0)

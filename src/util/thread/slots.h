@@ -19,4 +19,6 @@ void slots_init(struct slots *s);
 void slots_done(struct slots *s);
 /* Waits until fewer than limit slots are taken and nobody who came earlier waits. */
 int slots_take(struct slots *s, const struct op *op, unsigned limit, struct err *e);
+/* Takes one if that needs no waiting. */
+bool slots_try(struct slots *s, unsigned limit);
 void slots_give(struct slots *s);

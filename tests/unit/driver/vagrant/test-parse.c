@@ -64,7 +64,8 @@ static void test_recorded_up(void)
 	OK(m->ssh.port == 22 && m->ssh.n_keys == 1);
 	STR_IS(m->ssh.keys[0], "/lab/vagrant.d/insecure_private_key");
 	OK(!report.error[0] && !report.error_class[0]);
-	STR_IS(report.messages[0], "Machine booted and ready!");
+	STR_IS(report.messages[(report.n_messages - 1) % VAGRANT_MESSAGES_KEPT].text,
+		"Machine booted and ready!");
 }
 
 static void test_progress(void)
@@ -118,9 +119,52 @@ static void test_errors(void)
 		    "syntax error, unexpected end\n");
 	OK(strstr(e.msg, "/srv/Vagrantfile:3: syntax error, unexpected end"));
 	e = why("1,web,ui,info,==> web: it went\n", "");
-	STR_IS(e.msg, "vagrant up: it failed without saying why (before that: it went)");
+	STR_IS(e.msg, "vagrant up: it went - it failed without saying why");
 	e = why("", "");
 	STR_IS(e.msg, "vagrant up: it failed without saying why");
+}
+
+/* Output of Vagrant 2.3.4: two machines go up together, and the provisioner of one fails. */
+static void test_provisioner_of_one_machine(void)
+{
+	struct err e = why(
+		"1,two,ui,detail,    two: Running: inline script\n"
+		"1,two,ui,detail,    two: E: no such package\n"
+		"1,one,ui,detail,    one: all is well\n"
+		"1,two,ui,detail,    two: giving up\n"
+		"1,one,ui,detail,    one: still\n"
+		"1,two,ui,error,==> two: An error occurred. The error will be shown after all "
+		"tasks complete.\n"
+		"1,,error-exit,Vagrant::Errors::BatchMultiError,An error occurred while executing "
+		"multiple actions in parallel.\\nAny errors that occurred are shown below.\\n\\n"
+		"An error occurred while executing the action on the 'two'\\nmachine. Please "
+		"handle this error then try again:\\n\\nThe SSH command responded with a non-zero "
+		"exit status. The output for this command\\nshould be in the log above.\n",
+		"");
+
+	STR_IS(e.msg, "vagrant up: two: Running: inline script | E: no such package | giving up - "
+		      "The SSH "
+		      "command responded with a non-zero exit status. The output for this command "
+		      "should be "
+		      "in the log above.");
+}
+
+static void test_causes_that_vagrant_hides(void)
+{
+	struct err e = why("1,,ui,warn,Vagrant has detected project local plugins configured for "
+			   "this\\nproject "
+			   "which are not installed.\\n\\n  vagrant-nosuch\n",
+		"Vagrant failed to initialize at a very early stage:\n\nVagrant is attempting to "
+		"interface with the UI in a way that requires\na TTY.\n");
+
+	OK(strstr(e.msg, "which are not installed. vagrant-nosuch"));
+	e = why("1,web,moat-hint,the box lab that is here is for virtualbox%!(VAGRANT_COMMA) and "
+		"the "
+		"machine is for libvirt\n"
+		"1,,error-exit,Vagrant::Errors::DownloaderError,Couldn't open file /srv/lab\n",
+		"");
+	STR_IS(e.msg, "vagrant up: Couldn't open file /srv/lab (the box lab that is here is for "
+		      "virtualbox, and the machine is for libvirt)");
 }
 
 static void test_long_error(void)
@@ -197,6 +241,8 @@ int main(void)
 	test_progress();
 	test_order();
 	test_errors();
+	test_provisioner_of_one_machine();
+	test_causes_that_vagrant_hides();
 	test_long_error();
 	test_locked();
 	test_limits();

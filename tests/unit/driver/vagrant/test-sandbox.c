@@ -286,6 +286,17 @@ static void test_a_default_machine_that_there_is_not(void)
 	}
 }
 
+static void test_the_beginning_of_a_machine_s_name(void)
+{
+	struct making m;
+
+	prepare(&m, "web db-one", json_pack("{s:s}", "primary_vm", "DB"), json_pack("[{}]"));
+	add_env(&m, "FAKE_OFF", "web db-one");
+	make_main(&m);
+	OK(m.rc < 0 && strstr(m.e.msg, "VM db-one is not running"));
+	done(&m);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "guard") == 0)
@@ -296,6 +307,7 @@ int main(int argc, char **argv)
 	test_what_a_guest_may_see();
 	test_machines_that_need_a_secret();
 	test_a_default_machine_that_there_is_not();
+	test_the_beginning_of_a_machine_s_name();
 	end();
 	return tap_done();
 }

@@ -69,6 +69,7 @@ int main(void)
 	OK(slots_take(&slots, &patient, 2, &e) == 0);
 	OK(slots_take(&slots, &patient, 2, &e) == 0);
 	hurry = op_within(&patient, 0.02);
+	OK(!slots_try(&slots, 2));
 	OK(slots_take(&slots, &hurry, 2, &e) < 0 && e.kind == ERR_TIMEOUT);
 	hurry = op_within(&patient, 0.02);
 	OK(slots_take(&slots, &hurry, 3, &e) == 0); /* a larger limit lets it in */

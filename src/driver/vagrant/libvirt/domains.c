@@ -1,0 +1,148 @@
+#include "driver/vagrant/libvirt/domains.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "util/auto.h"
+#include "util/str.h"
+#include "util/system/proc.h"
+
+enum { OUTPUT_MAX = 4 * 1024 * 1024 };
+
+/* Runs `virsh WORDS...`; NULL at their end. */
+static int virsh(const struct libvirt *l, const char *const *words, char **ret, struct err *e)
+{
+	auto_proc_result struct proc_result done = {0};
+	auto_strv struct strv argv = {0};
+	struct proc_req req = {.env = (const char *const *)l->env->v, .out_max = OUTPUT_MAX};
+	char *text;
+
+	strv_add_all(&argv, "virsh", "-q", "-c", l->uri, NULL);
+	for (; *words; words++)
+		strv_add(&argv, *words);
+	if (strv_check(&argv, e) < 0)
+		return -1;
+	req.argv = (const char *const *)argv.v;
+	if (proc_run(l->op, &req, &done, e) < 0)
+		return -1;
+	text = buf_take_str(done.exit_code == 0 ? &done.out : &done.err);
+	if (!text)
+		return err_oom(e);
+	if (done.exit_code == 0) {
+		*ret = text;
+		return 0;
+	}
+	err_set(e, ERR_BACKEND, "virsh %s: %.300s", argv.v[4], text);
+	free(text);
+	return -1;
+}
+
+#define VIRSH(l, ret, e, ...) virsh(l, (const char *const[]){__VA_ARGS__, NULL}, ret, e)
+
+static int has_domain(const struct libvirt *l, const char *uuid, struct err *e)
+{
+	auto_free char *all = NULL;
+
+	return VIRSH(l, &all, e, "list", "--all", "--uuid") < 0 ? -1 : strstr(all, uuid) != NULL;
+}
+
+/* The disks of a domain that Vagrant has made for it, and for nothing else: they have its name. A
+ * volume that the Vagrantfile only lends to the machine has another. */
+static int own_disks(const struct libvirt *l, const char *uuid, struct buf *ret, struct err *e)
+{
+	auto_free char *name = NULL, *list = NULL;
+	char *rest = NULL, type[16], device[16], target[32], file[512];
+
+	if (VIRSH(l, &name, e, "domname", uuid) < 0 ||
+		VIRSH(l, &list, e, "domblklist", uuid, "--details") < 0)
+		return -1;
+	name[strcspn(name, "\r\n")] = 0;
+	for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		size_t len = strlen(name);
+		const char *base;
+
+		if (sscanf(line, "%15s %15s %31s %511[^\n]", type, device, target, file) != 4 ||
+			strcmp(device, "disk") != 0)
+			continue;
+		base = strrchr(file, '/');
+		base = base ? base + 1 : file;
+		if (strncmp(base, name, len) != 0 || !base[len] || !strchr("._-", base[len]))
+			continue;
+		if ((ret->len && buf_add(ret, ",", 1, e) < 0) ||
+			buf_add(ret, target, strlen(target), e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int destroy(const struct libvirt *l, const char *uuid, struct err *e)
+{
+	auto_free char *ended = NULL, *gone = NULL, *disks = NULL;
+	auto_buf struct buf targets = {0};
+	struct err off; /* a domain that is off cannot be ended */
+	int rc;
+
+	if (own_disks(l, uuid, &targets, e) < 0)
+		return -1;
+	VIRSH(l, &ended, &off, "destroy", uuid);
+	if (!targets.len) {
+		rc = VIRSH(l, &gone, e, "undefine", uuid, "--nvram", "--managed-save",
+			"--snapshots-metadata");
+	} else {
+		disks = buf_take_str(&targets);
+		if (!disks)
+			return err_oom(e);
+		rc = VIRSH(l, &gone, e, "undefine", uuid, "--nvram", "--managed-save",
+			"--snapshots-metadata", "--storage", disks);
+	}
+	if (rc < 0)
+		return -1;
+	/* A domain that still runs stays in the list without a definition. */
+	rc = has_domain(l, uuid, e);
+	return rc > 0 ? err_set(e, ERR_BACKEND, "virsh: the domain %s still runs", uuid) : rc;
+}
+
+int libvirt_destroy(const struct libvirt *l, const char *uuid, struct err *e)
+{
+	int found = has_domain(l, uuid, e);
+
+	if (found <= 0)
+		return found;
+	return destroy(l, uuid, e) < 0 ? -1 : 1;
+}
+
+/* Vagrant writes the path of the Vagrantfile into a domain, unless that says otherwise; then the
+ * name may have the sandbox's id. */
+static int was_made_in(const struct libvirt *l, const char *uuid, const char *root, const char *id,
+	bool *ret, struct err *e)
+{
+	auto_free char *xml = NULL, *name = NULL;
+
+	if (VIRSH(l, &xml, e, "dumpxml", uuid) < 0 || VIRSH(l, &name, e, "domname", uuid) < 0)
+		return -1;
+	*ret = strstr(xml, root) || strstr(name, id);
+	return 0;
+}
+
+int libvirt_destroy_of(
+	const struct libvirt *l, const char *root, const char *id, unsigned *ret_n, struct err *e)
+{
+	auto_free char *all = NULL;
+	char *rest = NULL;
+
+	*ret_n = 0;
+	if (VIRSH(l, &all, e, "list", "--all", "--uuid") < 0)
+		return -1;
+	for (char *uuid = strtok_r(all, " \n", &rest); uuid; uuid = strtok_r(NULL, " \n", &rest)) {
+		struct err gone;
+		bool ours = false;
+
+		/* Other people's domains may end at any time. */
+		if (was_made_in(l, uuid, root, id, &ours, &gone) < 0 || !ours)
+			continue;
+		++*ret_n;
+		if (destroy(l, uuid, e) < 0)
+			return -1;
+	}
+	return 0;
+}

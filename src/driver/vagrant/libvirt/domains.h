@@ -1,0 +1,20 @@
+/* domains.h - domains of libvirt without Vagrant, by `virsh`: for machines that Vagrant refuses to
+ * destroy, or has forgotten. Any thread. */
+#pragma once
+
+#include "util/strv.h"
+#include "util/thread/op.h"
+
+struct libvirt {
+	const struct op *op;
+	const struct strv *env; /* for virsh */
+	const char *uri;        /* where libvirt is */
+};
+
+/* Destroys the domain with this uuid, and the disks that Vagrant made for it. 1: destroyed; 0:
+ * there is no such domain. */
+int libvirt_destroy(const struct libvirt *l, const char *uuid, struct err *e);
+/* Destroys all domains that were made of a Vagrantfile in this directory, or have the id in their
+ * name. *ret_n: how many were found, also where it fails. */
+int libvirt_destroy_of(
+	const struct libvirt *l, const char *root, const char *id, unsigned *ret_n, struct err *e);
