@@ -129,12 +129,13 @@ int qemu_state_save(
 	if (set_ignore_shared(vm, &soon, !own_memory, e) < 0 ||
 		call(vm, &soon, "migrate-set-parameters",
 			json_pack("{s:I}", "max-bandwidth", NO_LIMIT), NULL, e) < 0 ||
-		pass_file(vm, &soon, fd, e) < 0 ||
-		call(vm, &soon, "migrate", json_pack("{s:s}", "uri", "fd:state"), NULL, e) < 0)
+		pass_file(vm, &soon, fd, e) < 0)
 		return -1;
-	if (await_saved(vm, &soon, e) == 0)
+	if (call(vm, &soon, "migrate", json_pack("{s:s}", "uri", "fd:state"), NULL, e) == 0 &&
+		await_saved(vm, &soon, e) == 0)
 		return give_rest_back(fd, e);
-	/* So that the VM can go on, and be saved another time. */
+	/* QEMU may be saving, whatever became of its answer. A VM that goes on while it is saved
+	 * would stop when that is done, and could not be saved again before. */
 	qemu_vm_insist(vm, &cleanup, "migrate_cancel", &ignored);
 	return e->kind == ERR_BACKEND ? explain_full(fd, vm, e) : -1;
 }
