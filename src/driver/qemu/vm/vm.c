@@ -406,11 +406,16 @@ static void close_fd(int *fd)
 
 static void end_process(struct qemu_vm *vm)
 {
+	struct proc proc;
+
 	/* The monitor first: it may be about to kill QEMU, and must not find its pid given back. */
 	qemu_monitor_stop(vm);
-	proc_kill(&vm->proc);
-	auto_unlock struct lock *held = lock_take(&vm->mu);
-	vm->proc = PROC_NONE;
+	{
+		auto_unlock struct lock *held = lock_take(&vm->mu);
+		proc = vm->proc;
+		vm->proc = PROC_NONE;
+	}
+	proc_kill(&proc);
 }
 
 static void close_all(struct qemu_vm *vm)
