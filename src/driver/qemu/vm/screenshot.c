@@ -50,7 +50,8 @@ int qemu_screenshot(struct qemu_vm *vm, const struct op *op, struct buf *ret, st
 	auto_fd int memfd = memfd_create("moat-screenshot", MFD_CLOEXEC);
 	auto_fd int writer = -1;
 	auto_json json_t *set = NULL;
-	struct op soon = op_within(op, 30);
+	struct op soon = op_within(op, 30), cleanup = op_for_cleanup(10);
+	struct err ignored;
 	json_int_t id;
 	int rc;
 
@@ -74,8 +75,9 @@ int qemu_screenshot(struct qemu_vm *vm, const struct op *op, struct buf *ret, st
 	}
 	if (rc == 0)
 		rc = read_all(memfd, ret, e);
-	if (rc < 0)
-		return qemu_vm_explain(vm, e);
-	return qmp_call(
-		vm->qmp, &soon, "remove-fd", json_pack("{s:I}", "fdset-id", id), -1, NULL, e);
+	/* QEMU keeps the file, and what is in it, until it is told not to. */
+	if (qmp_call(vm->qmp, &cleanup, "remove-fd", json_pack("{s:I}", "fdset-id", id), -1, NULL,
+		    rc < 0 ? &ignored : e) < 0)
+		rc = -1;
+	return rc < 0 ? qemu_vm_explain(vm, e) : 0;
 }
