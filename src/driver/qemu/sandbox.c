@@ -216,22 +216,24 @@ static bool is_looked_into(const struct qemu_vm *vm)
 /* Gives the VM its identity, once. */
 static int make_own(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
-	struct op boot = op_within(op, vm->env->boot_timeout);
+	while (!vm->identified && is_looked_into(vm)) {
+		struct op boot = op_within(op, vm->env->boot_timeout);
+		struct err why;
 
-	if (vm->identified || !is_looked_into(vm))
-		return 0;
-	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
-	if (qemu_identify(vm, &boot, e) < 0) {
-		struct err why = *e;
-
+		op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
+		if (qemu_identify(vm, &boot, e) == 0) {
+			vm->identified = true;
+			break;
+		}
+		why = *e;
 		if (!vm->copied || op_check(op, e) < 0) {
 			*e = why;
 			return -1;
 		}
+		/* It is no copy any more after that: the next try is the last. */
 		if (qemu_template_give_up(vm, op, &why, e) < 0)
 			return -1;
 	}
-	vm->identified = true;
 	return 0;
 }
 
