@@ -73,8 +73,10 @@ int win_put_script(struct agent *w, const struct op *op, const char *id, const s
 			"the command and its variables are too long for a Windows guest: %zu bytes",
 			text.len);
 	wincmd_temp_path(id, "cmd", path);
-	if (qga_file_write(w->q, op, path, buf_bytes(&text), e) < 0)
+	if (qga_file_write(w->q, op, path, buf_bytes(&text), e) < 0) {
+		path[0] = 0; /* there is no script to run */
 		return err_wrap(e, "a script in the guest");
+	}
 	snprintf(w->last_script, sizeof(w->last_script), "%s", id);
 	return 0;
 }
