@@ -225,7 +225,7 @@ static void runner_free(struct runner *r)
 }
 
 /* Reads on what background processes write, until the last of them has ended. */
-static void drain_sinks(struct runner *r)
+static void drain_sinks(struct runner *r, const sigset_t *mask)
 {
 	struct epoll_event events[EVENTS_MAX];
 	bool any = true;
@@ -239,7 +239,7 @@ static void drain_sinks(struct runner *r)
 		any = false;
 		for (unsigned i = 0; i < SINKS_MAX; i++)
 			any |= r->sink[i].watch.fd >= 0;
-		for (int n = any ? epoll_wait(r->epoll, events, EVENTS_MAX, -1) : 0; n > 0; n--) {
+		for (int n = any ? epoll_pwait(r->epoll, events, EVENTS_MAX, -1, mask) : 0; n > 0; n--) {
 			struct watch *w = events[n - 1].data.ptr;
 
 			if (w->events)
@@ -274,7 +274,7 @@ int runner_serve(struct line *line)
 		if (r->idle_supervisor.socket >= 0)
 			close(r->idle_supervisor.socket); /* which ends it */
 		if (line->linger)
-			drain_sinks(r);
+			drain_sinks(r, &mask);
 	}
 	runner_free(r);
 	return error;
