@@ -81,7 +81,7 @@ class Call:
         self._progress = progress
         self._done = anyio.Event()
         self._result: dict[str, Any] | None = None
-        self._error: MoatError | None = None
+        self._error: Exception | None = None
         self._streams: dict[str, list[bytes]] = {"stdout": [], "stderr": [], "body": []}
         self._credit = window
         self._credited = anyio.Event()
@@ -100,6 +100,7 @@ class Call:
 
         Raises:
             MoatError: the daemon's answer was an error.
+            Exception: what the callback for progress raised.
         """
         await self._done.wait()
         if self._error is not None:
@@ -132,15 +133,23 @@ class Call:
             self._credit += _positive_int(message.get("bytes"))
             self._credited.set()
         elif kind == "progress":
-            if self._progress is not None:
-                self._progress(message)
+            self._tell(message)
         elif kind == "result":
             result = message.get("result")
             self.finish(result if isinstance(result, dict) else {}, None)
         elif kind == "error":
             self.finish(None, _error_of(message))
 
-    def finish(self, result: dict[str, Any] | None, error: MoatError | None) -> None:
+    def _tell(self, message: Message) -> None:
+        """Call back for progress. What that raises ends this request, and no other."""
+        try:
+            if self._progress is not None:
+                self._progress(message)
+        except Exception as ex:
+            self.cancel()
+            self.finish(None, ex)
+
+    def finish(self, result: dict[str, Any] | None, error: Exception | None) -> None:
         if not self.finished:
             self._result = result
             self._error = error
@@ -203,8 +212,8 @@ class Connection:
         limit = None if timeout is None else timeout + TIMEOUT_GRACE
         call: Call | None = None
         try:
+            call = await self.start(request)  # which may wait for others; that is not its time
             with anyio.fail_after(limit):
-                call = await self.start(request)
                 if input is not None and not request.fits:
                     await call.send_input(memoryview(input))
                 return await call.wait()
