@@ -170,6 +170,7 @@ def test_a_table_on_a_terminal(home: Home) -> None:
     for colour in ("\x1b[1m", "\x1b[32m", "\x1b[0m", "\x1b[K", "\x1b[1A", "\x1b[2A"):
         drawing = drawing.replace(colour, "")
     head, row = drawing.strip().split("\r\n")
-    assert head.split() == ["SANDBOX", "VM", "STATE", "CPU", "MEMORY", "IN", "OUT", "FOR", "COMMAND"]
+    columns = ["SANDBOX", "VM", "STATE", "CPU", "MEMORY", "IN", "OUT", "FOR", "COMMAND"]
+    assert head.split() == columns
     assert row.split()[:3] == [box, "default", "running"]
     assert max(len(head), len(row)) <= 80
