@@ -7,8 +7,10 @@
 
 /* Younger figures do for another who asks. */
 #define FRESH_NS (800LL * 1000 * 1000)
-/* How long a sandbox may keep us waiting: one that is being restored is left out. */
+/* How long a sandbox may keep us waiting: one that is being restored is left out, and so are the
+ * figures that a stuck process does not tell. */
 #define BORROW_SECONDS 0.05
+#define LOOK_SECONDS   1.0
 
 void figures_init(struct figures *f)
 {
@@ -61,7 +63,7 @@ static int add_sandbox(
 	if (op_init(&own, op->id, BORROW_SECONDS, e) < 0)
 		return -1;
 	if (registry_borrow(reg, id, &own, &b, e) == 0) {
-		own.deadline_ns = op->deadline_ns;
+		own.deadline_ns = op_within(op, LOOK_SECONDS).deadline_ns;
 		for (unsigned i = 0; rc == 0 && i < b.sb->spec->n_vms; i++)
 			rc = add_vm(&b, i, &own, list, e);
 		registry_return(reg, &b);
@@ -84,6 +86,8 @@ static int look(struct daemon *d, const struct op *op, json_t **ret, struct err 
 		const char *state = json_string_value(json_object_get(sb, "state"));
 		const char *id = json_string_value(json_object_get(sb, "id"));
 
+		if (op_check(op, e) < 0)
+			return -1;
 		if (state && id && strcmp(state, "running") == 0 &&
 			add_sandbox(d->registry, id, op, list, e) < 0)
 			return -1;
