@@ -137,8 +137,11 @@ static int read_answer(struct net *net, const struct op *op, json_int_t seq, jso
 			continue; /* the answer to a request that timed out */
 		kind = json_string_value(json_object_get(msg, "kind"));
 		text = json_string_value(json_object_get(msg, "message"));
-		if (kind)
-			return err_set(e, err_kind_from_name(kind), "%s", text ? text : kind);
+		if (kind) {
+			err_set(e, err_kind_from_name(kind), "%s", text ? text : kind);
+			e->sys = (int)json_integer_value(json_object_get(msg, "errno"));
+			return -1;
+		}
 		result = json_object_get(msg, "result");
 		if (ret)
 			*ret = json_incref(result);
@@ -162,6 +165,9 @@ int net_request(struct net *net, const struct op *op, const char *what, json_t *
 	held = &net->request_turn;
 	net->seq++;
 	if (json_make(&msg, e, "{s:s, s:I, s:O}", "op", what, "seq", net->seq, "args", own) < 0)
+		return -1;
+	/* A holder that stands still reads nothing. */
+	if (op_wait_fd(&soon, net->sock, POLLOUT, e) < 0)
 		return -1;
 	if (msg_send(net->sock, msg, -1, e) < 0) {
 		take_last_events(net);

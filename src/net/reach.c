@@ -196,6 +196,12 @@ int net_await_answer(struct net *net, const struct op *op, size_t vm, int end_fd
 	}
 }
 
+static bool says_no_way(const struct err *e)
+{
+	return e->sys == ENETUNREACH || e->sys == EHOSTUNREACH || e->sys == ENETDOWN ||
+	       e->sys == EADDRNOTAVAIL;
+}
+
 /* Tries once: 1 if the VM takes the connection, 0 if it does not, or not yet. */
 static int try_port(struct net *net, const struct op *op, uint32_t address, unsigned port,
 	int end_fd, struct err *e)
@@ -209,7 +215,7 @@ static int try_port(struct net *net, const struct op *op, uint32_t address, unsi
 	if (net_request(net, op, "dial",
 		    json_pack("{s:s, s:i}", "address", ipv4_text(address, text), "port", (int)port),
 		    NULL, &fd, e) < 0)
-		return e->sys ? 0 : -1; /* there is no way to it yet */
+		return says_no_way(e) ? 0 : -1; /* not yet */
 	fds[1] = (struct pollfd){.fd = fd, .events = POLLOUT};
 	rc = wait_a_while(op, fds, 2, CONNECT_SECONDS, e);
 	if (rc <= 0)

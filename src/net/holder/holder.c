@@ -76,8 +76,9 @@ static int serve_request(struct holder *h, struct err *e)
 			&args) < 0)
 		return -1;
 	if (holder_answer(h, op, args, &result, &fd, &failure) < 0) {
-		if (json_make(&answer, e, "{s:I, s:s, s:o}", "seq", seq, "kind",
-			    err_kind_name(failure.kind), "message", json_text(failure.msg)) < 0)
+		if (json_make(&answer, e, "{s:I, s:s, s:o, s:i}", "seq", seq, "kind",
+			    err_kind_name(failure.kind), "message", json_text(failure.msg), "errno",
+			    failure.sys) < 0)
 			return -1;
 	} else if (json_make(&answer, e, "{s:I, s:O*}", "seq", seq, "result", result) < 0) {
 		return -1;

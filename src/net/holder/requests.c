@@ -180,7 +180,9 @@ int holder_connect(
 		return -1;
 	if (op_wait_fd(&soon, fd, POLLOUT, e) < 0)
 		return -1;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0 || failed)
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0)
+		failed = errno;
+	if (failed)
 		return err_sys(e, failed, "connect");
 	*ret_fd = take_fd(&fd);
 	return 0;
