@@ -43,6 +43,7 @@ int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandb
 	auto_json json_t *j = NULL;
 	auto_free char *key = NULL;
 	struct borrower b;
+	struct err late;
 	int taken;
 
 	if (spec_to_json(spec, &j, e) < 0 || json_to_str(j, &key, e) < 0)
@@ -63,7 +64,8 @@ int standby_take(struct daemon *d, const struct sandbox_spec *spec, struct sandb
 		}
 		log_err(by->op, LOG_WARN, e, "sandbox %s was in standby, but is not well", id);
 		drop(d, by->op, id);
-		if (op_check(by->op, e) < 0)
+		/* Whoever removed the sandbox has cancelled us, too: e says which it was. */
+		if (op_check(by->op, &late) < 0)
 			return -1;
 	}
 	return taken;
