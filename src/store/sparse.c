@@ -43,8 +43,13 @@ static int put(struct copier *c, off_t at, size_t n, struct err *e)
 			continue;
 		XXH3_64bits_update(c->sum, place, sizeof(place));
 		XXH3_64bits_update(c->sum, c->piece + i, len);
-		if (c->out >= 0 && pwrite(c->out, c->piece + i, len, at + (off_t)i) != (ssize_t)len)
-			return err_sys(e, errno ? errno : ENOSPC, "write");
+		if (c->out >= 0) {
+			ssize_t done = pwrite(c->out, c->piece + i, len, at + (off_t)i);
+
+			/* A file system that takes a part of it is full. */
+			if (done != (ssize_t)len)
+				return err_sys(e, done < 0 ? errno : ENOSPC, "write");
+		}
 	}
 	return 0;
 }

@@ -171,8 +171,11 @@ int registry_add(
 		return err_oom(e);
 	sb->idle_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (sb->idle_fd < 0 || getrandom(random, sizeof(random), 0) != sizeof(random)) {
+		err_sys(e, errno, "new sandbox");
+		if (sb->idle_fd >= 0)
+			close(sb->idle_fd);
 		free(sb);
-		return err_sys(e, errno, "new sandbox");
+		return -1;
 	}
 	str_hex(random, sizeof(random), sb->id);
 	sb->driver = req->driver;

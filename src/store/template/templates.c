@@ -332,11 +332,11 @@ void templates_discard(struct template_draft *d)
 
 	if (d->dir && dir_remove(d->dir, &e) < 0)
 		log_err(NULL, LOG_WARN, &e, "%s stays until the next gc", d->dir);
-	free(d->dir);
 	if (d->dir && d->lock_fd >= 0)
 		close(d->lock_fd);
 	if (d->dir && d->ram_fd >= 0)
 		close(d->ram_fd);
+	free(d->dir);
 	*d = (struct template_draft){.lock_fd = -1, .ram_fd = -1};
 }
 
