@@ -255,6 +255,7 @@ static int open_parts(struct daemon *d, struct err *e)
 
 	if (find_parts(d, e) < 0)
 		return -1;
+	file_write_atomic_sweep(d->paths.state); /* nobody else may write there now */
 	store.recipe_dir = d->recipes;
 	store.helper_path = d->env.helper_path;
 	if (str_printf(&db, e, "%s/journal.db", d->paths.state) < 0 ||

@@ -7,7 +7,8 @@
 
 unsigned long long footprint_qemu_mb(void)
 {
-	static const char *const names[] = {"qemu-system", "qemu-kvm"}; /* as distributions have it */
+	static const char *const names[] = {
+		"qemu-system", "qemu-kvm"}; /* as distributions have it */
 	unsigned long long bytes = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {

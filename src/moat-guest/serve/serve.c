@@ -239,7 +239,8 @@ static void drain_sinks(struct runner *r, const sigset_t *mask)
 		any = false;
 		for (unsigned i = 0; i < SINKS_MAX; i++)
 			any |= r->sink[i].watch.fd >= 0;
-		for (int n = any ? epoll_pwait(r->epoll, events, EVENTS_MAX, -1, mask) : 0; n > 0; n--) {
+		for (int n = any ? epoll_pwait(r->epoll, events, EVENTS_MAX, -1, mask) : 0; n > 0;
+			n--) {
 			struct watch *w = events[n - 1].data.ptr;
 
 			if (w->events)

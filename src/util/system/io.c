@@ -184,13 +184,28 @@ int file_read_all(int fd, size_t max, struct buf *ret, struct err *e)
 	return 0;
 }
 
+#define TEMPORARY ".tmp-" /* and what mkostemp puts in place of six letters */
+
+void file_write_atomic_sweep(const char *path)
+{
+	auto_dir DIR *dir = opendir(path);
+	const struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		const char *end = strrchr(entry->d_name, '.');
+
+		if (end && str_starts(end, TEMPORARY) && strlen(end) == strlen(TEMPORARY) + 6)
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	}
+}
+
 int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e)
 {
 	const uint8_t *at = p;
 	auto_free char *tmp = NULL;
 	int fd;
 
-	if (str_printf(&tmp, e, "%s.tmp-XXXXXX", path) < 0)
+	if (str_printf(&tmp, e, "%s" TEMPORARY "XXXXXX", path) < 0)
 		return -1;
 	fd = mkostemp(tmp, O_CLOEXEC);
 	if (fd < 0)

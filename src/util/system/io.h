@@ -27,6 +27,9 @@ int file_read_all(int fd, size_t max, struct buf *ret, struct err *e);
 /* Writes a temporary file in the same directory, syncs and renames it: readers see the old file or
  * the new one. */
 int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e);
+/* Removes the temporary files that a killed process has left in a directory, for whoever knows that
+ * nobody is writing there. */
+void file_write_atomic_sweep(const char *dir);
 /* Writes n bytes into an open file, from offset `at` on. */
 int file_write_at(int fd, const void *p, size_t n, off_t at, struct err *e);
 /* Makes a file in memory (memfd) with this content. */
