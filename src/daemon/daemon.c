@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/figures.h"
@@ -124,6 +125,18 @@ static void keep_place(struct place *place, bool *lost)
 	*lost = rc < 0;
 }
 
+/* Wakes guards that somebody has stopped: they would neither end what is below them nor tell of its
+ * end, for which a build of an image waits as long as it takes. */
+static void wake_guards(void)
+{
+	siginfo_t child = {0};
+
+	while (waitid(P_ALL, 0, &child, WSTOPPED | WNOHANG) == 0 && child.si_pid > 0) {
+		kill(child.si_pid, SIGCONT);
+		child.si_pid = 0;
+	}
+}
+
 static int accept_loop(
 	struct daemon *d, struct place *place, int sigfd, bool leave_when_idle, struct err *e)
 {
@@ -144,6 +157,7 @@ static int accept_loop(
 			return 0;
 		}
 		keep_place(place, &lost);
+		wake_guards();
 	}
 }
 

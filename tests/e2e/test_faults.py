@@ -11,6 +11,8 @@ import time
 import pytest
 from home import TINY, Home, kill
 
+from tools import own_data, until
+
 ROUNDS_WHILE_USING = 8
 KILLS_OF_CLIENTS = 7  # in each of those rounds, before the end of the daemon or QEMU
 
@@ -66,6 +68,37 @@ def test_kill_while_using(faulty: Home, round_number: int) -> None:
     faulty.ok("ls")
     faulty.ok("rm", "--all")
     faulty.assert_nothing_left()
+
+
+RECIPE = """#!/bin/sh
+while [ ! -e "$MOAT_HOME/go" ]; do sleep 0.1; done
+head -c 1048576 /dev/zero >"$1/disk"
+echo '{"format":1,"arch":"x86_64","description":"d","disk":"disk","disk_format":"raw"}' \\
+    >"$1/manifest.json"
+"""
+
+
+def test_a_stopped_guard_holds_no_build_up(images: None) -> None:
+    """A build has no time limit, so nobody else would notice."""
+    home = Home()
+    with own_data() as data:
+        home.env["MOAT_DATA_DIR"] = str(data)
+        (data / "recipes").mkdir(exist_ok=True)
+        (data / "recipes" / "slow.sh").write_text(RECIPE)
+        client = home.start("image", "build", "slow")
+
+        def guards() -> list[int]:
+            return [p for p, line in home.processes().items() if "helper guard " in line]
+
+        try:
+            for pid in until(guards, "the recipe runs"):
+                os.kill(pid, signal.SIGSTOP)
+            (home.dir / "go").touch()
+            assert client.wait(60) == 0
+        finally:
+            client.kill()
+            client.wait()
+            home.close()
 
 
 def test_frozen_qemu_is_not_saved(faulty: Home) -> None:

@@ -213,7 +213,8 @@ class Run:
             self.resume()
         elif self.then == "daemon killed":
             self.home.kill_daemon()
-        if self.moment in ("import", "build") and self.client and self.stopped:
+        # A guard that was stopped is woken; what works below it may work as long as it likes.
+        if self.target == "worker" and self.client and self.stopped:
             self.client.send_signal(signal.SIGTERM)
 
     def settle_daemon(self) -> None:
