@@ -170,6 +170,8 @@ int net_request(struct net *net, const struct op *op, const char *what, json_t *
 	if (op_wait_fd(&soon, net->sock, POLLOUT, e) < 0)
 		return -1;
 	if (msg_send(net->sock, msg, -1, e) < 0) {
+		if (e->sys == EAGAIN)
+			return err_set(e, ERR_TIMEOUT, "the sandbox's network does not answer");
 		take_last_events(net);
 		return err_set(e, ERR_UNAVAILABLE, "the sandbox's network has ended");
 	}
@@ -296,6 +298,12 @@ static int open_with(struct net *net, const struct net_req *req, struct err *e)
 	}
 	net->sock = pair[0];
 	theirs = pair[1];
+	/* A holder that somebody has stopped takes no messages: never wait for that. */
+	if (fd_set_nonblock(net->sock, e) < 0) {
+		close(theirs);
+		close(plan);
+		return -1;
+	}
 	return start_holder(net, req, theirs, plan, e); /* which closes theirs and plan */
 }
 

@@ -5,147 +5,19 @@ The network is a real one, without VMs: nothing here depends on what is in a gue
 
 from __future__ import annotations
 
-import json
-import os
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from ipaddress import IPv4Address
-from pathlib import Path
 
 import frames as raw
 import pytest
-from ranges import marks, parent_of
+from nic import GATEWAY, MAC, Nic, header
+from ranges import marks
 from world import LITERAL, World
 
 from tools import until
 
 pytestmark = pytest.mark.needs_root("it makes networks")
-
-MAC = "52:54:00:00:00:02"
-GATEWAY = "192.168.20.1"
-SPEC = {
-    "networks": {
-        "vnets": [
-            {
-                "alias": "lan",
-                "egress": {"allow": {"cidrs": ["203.0.113.128/28"], "ports": [80]}},
-                "subnets": [{"cidr": "192.168.20.0/24", "gateway": GATEWAY, "snat": True}],
-            }
-        ]
-    },
-    "vms": [{"source": "tiny", "nics": [{"vnet": "lan", "mac": MAC}]}],
-}
-# Sends each line, a virtio header and a frame in hexadecimal, by the first NIC's tap. Says when it
-# has done so; the bridge forgets what it has learned from a tap that nobody holds.
-NIC = r"""
-import fcntl, os, struct, sys
-nic = os.open("/dev/net/tun", os.O_RDWR)
-fcntl.ioctl(nic, 0x400454CA, struct.pack("16sH22x", b"t0", 0x5002))
-for line in sys.stdin:
-    if line.strip(): os.write(nic, bytes.fromhex(line))
-    else: print("sent", flush=True)
-"""
-
-
-def header(kind: int = 0, size: int = 0, start: int = 0, offset: int = 0) -> bytes:
-    """A virtio header: pieces of a size, and where a checksum begins and is put from there."""
-    return struct.pack("<BBHHHH", start > 0, kind, 42, size, start, offset)
-
-
-class Nic:
-    """A network, and the NIC of its only VM."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        build = Path(os.environ["MOAT_BIN"]).resolve().parents[2]
-        spec = world.dir / "nic.json"
-        spec.write_text(json.dumps(SPEC))
-        probe = [str(build / "tests" / "net-probe"), str(build / "src" / "cli" / "moat-helper")]
-        self.network = subprocess.Popen(
-            [*world.host.enter(), *probe, str(spec), "hold"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self.network.stdout
-        assert self.network.stdout.readline() == b"ready\n"
-        inside = until(self.find_inside, "dnsmasq runs")
-        self.enter = ["nsenter", "-t", str(inside), "--net"]
-        self.holder = subprocess.Popen(
-            [*self.enter, sys.executable, "-c", NIC],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        route = json.loads(self.run("ip", "-j", "route", "get", "192.168.20.9"))[0]["dev"]
-        link = json.loads(self.run("ip", "-j", "link", "show", route))[0]
-        self.card = raw.Card("nic", MAC, "192.168.20.9", link["address"], GATEWAY)
-        until(self.is_plugged_in, "the bridge takes frames")
-
-    def is_plugged_in(self) -> bool:
-        self.send([bytes(10) + raw.arp(self.card, 1, self.card.address, GATEWAY, b"")])
-        return MAC in self.known_macs()
-
-    def find_inside(self) -> int | None:
-        """dnsmasq, which is in the sandbox's network namespace."""
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            pid, above = int(entry.name), int(entry.name)
-            while above > 1 and above != self.network.pid:
-                above = parent_of(above)
-            try:
-                if above == self.network.pid and (entry / "comm").read_text() == "dnsmasq\n":
-                    return pid
-            except OSError:  # it has ended
-                continue
-        return None
-
-    def run(self, *command: str) -> str:
-        return subprocess.run(
-            [*self.enter, *command], check=True, text=True, stdout=subprocess.PIPE
-        ).stdout
-
-    def send(self, sent: list[bytes]) -> None:
-        assert self.holder.stdin
-        assert self.holder.stdout
-        self.holder.stdin.write("\n".join(one.hex() for one in sent) + "\n\n")
-        self.holder.stdin.flush()
-        assert self.holder.stdout.readline() == "sent\n"
-
-    def packet(
-        self,
-        mark: bytes,
-        before: bytes = b"",
-        to: str = LITERAL,
-        port: int = 80,
-        source: int = 5353,
-    ) -> bytes:
-        whole = raw.ipv4(self.card.address, to, raw.udp(port, before + mark, source))
-        return raw.ether(self.card.gateway_mac, MAC, 0x800, whole)
-
-    def unfinished(self, mark: bytes) -> bytes:
-        """With a checksum of what drivers leave to others: the addresses, protocol and length."""
-        frame = self.packet(mark)
-        ends = frame[26:34] + struct.pack(">HH", raw.UDP, len(mark) + 8)
-        return frame[:40] + struct.pack(">H", 0xFFFF - raw.checksum(ends)) + frame[42:]
-
-    def known_macs(self) -> dict[str, str]:
-        """MAC addresses that the bridge knows from frames, and the port of each."""
-        said = self.run("bridge", "fdb", "show", "br", "br0").splitlines()
-        return {line.split()[0]: line.split()[2] for line in said if "permanent" not in line}
-
-    def connections(self) -> int:
-        """How many the kernel keeps for the sandbox."""
-        return int(self.run("cat", "/proc/sys/net/netfilter/nf_conntrack_count"))
-
-    def close(self) -> None:
-        self.holder.kill()
-        self.holder.wait()
-        assert self.network.stdin
-        self.network.stdin.close()
-        self.network.wait()
 
 
 @pytest.fixture(scope="module")

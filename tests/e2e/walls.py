@@ -108,6 +108,29 @@ def rows(title: str) -> list[dict[str, str]]:
     return [dict(zip(cells[0], one, strict=True)) for one in cells[2:]]
 
 
+def check_row(pid: int, line: str, row: dict[str, str], holders: dict[str, str]) -> None:
+    """A process is what its row of the table says. Users and capabilities of holders are given."""
+    what, said, mine = row["process"], status(pid), namespaces(os.getpid())
+    own = {kind for kind, number in namespaces(pid).items() if number != mine[kind]}
+    stated = set(row["namespaces"].replace(" for what it confines", "").split(", ")) - {"none"}
+    # The guard of a holder confines nothing.
+    assert own == stated or (what == "guard" and not own), line
+    if row["user"] == "who started it":
+        assert user_of(pid) == os.getuid(), line
+        assert said["Seccomp"] == "0"
+        return
+    assert user_of(pid) >= 0x70000000, line
+    assert said["Seccomp"] == "2", line
+    assert said["NoNewPrivs"] == "1", line
+    allowed = row["capabilities"].split(":")[0]
+    if allowed == "the holder's, or fewer":
+        assert capabilities(pid) <= set(holders["capabilities"].split(":")[0].split(", ")), line
+    else:
+        assert capabilities(pid) == set(allowed.split(", ")) - {"none"}, line
+    seen = os.listdir(f"/proc/{pid}/root")
+    assert (seen == []) == (row["files it sees"] == "none"), line
+
+
 # By number, on x86-64. Each with arguments that would do something if they were allowed.
 X = {"socket": 41, "connect": 42, "sendto": 44, "recvfrom": 45, "sendmsg": 46, "recvmsg": 47}
 X |= {"close": 3, "bind": 49, "clone": 56, "execve": 59, "kill": 62, "dup2": 33, "ptrace": 101}

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from home import kill
+from traces import children_of, files_of
 from vagrant_home import FILES, TIMEOUT, VagrantHome
+from walls import check_row, rows, user_of
 
 INSPECT = [sys.executable, "-m", "inspect_ai"]
 
@@ -58,6 +60,70 @@ def test_a_process_for_ssh_that_hangs_holds_nobody_up(home: VagrantHome, lab: st
     home.run("exec", lab, "--", "true", timeout=TIMEOUT)  # may be the one that notices
     assert home.exec(lab, "echo", "back") == "back"
     assert hang_ssh(home)  # as the daemon of the next test will leave it
+
+
+def ssh_processes(home: VagrantHome, *, guards: bool) -> list[int]:
+    return [
+        pid
+        for pid, args in home.processes().items()
+        if args.strip().endswith("moat-ssh") and (" guard " in args) == guards
+    ]
+
+
+def test_the_ssh_process_is_as_the_table_says(home: VagrantHome, lab: str) -> None:
+    home.exec(lab, "true")
+    table = {row["process"]: row for row in rows("Which processes are there?")}
+    found = ssh_processes(home, guards=False)
+    assert found
+    for pid in found:
+        check_row(pid, "moat-ssh", table["moat-ssh"], table["holder"])
+    assert len({user_of(pid) for pid in found}) == len(found)
+
+
+def kept(home: VagrantHome) -> list[str]:
+    """What the daemon has, and what it has started, for the lab's two machines."""
+    daemon = home.daemon_pid()
+    kinds = ("anon_inode:[pidfd]", "pipe:", "socket:")
+    files = [name.split("[")[0] for name in files_of(daemon) if name.startswith(kinds)]
+    lines = [line.split("/")[-1] for line in home.processes().values()]
+    return sorted(files + lines + ["child"] * len(children_of(daemon)))
+
+
+@pytest.mark.parametrize("struck", ["guard", "moat-ssh"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP])
+@pytest.mark.parametrize("moment", ["idle", "exec", "cp"])
+def test_struck_ssh_processes_leave_nothing(
+    home: VagrantHome, lab: str, struck: str, number: signal.Signals, moment: str, tmp_path: Path
+) -> None:
+    """Whatever becomes of them, and when: there are other ones, and not more than before."""
+
+    def use() -> None:
+        for vm in ("attacker", "web"):
+            home.run("exec", "--vm", vm, lab, "--", "true", timeout=TIMEOUT)  # may notice
+            assert home.exec(lab, "echo", "here", vm=vm) == "here"
+
+    use()
+    before = kept(home)
+    client = None
+    if moment == "exec":
+        client = home.start("exec", lab, "--", "sh", "-c", "yes | head -c 3000000; sleep 1")
+    elif moment == "cp":
+        (tmp_path / "big").write_bytes(os.urandom(4_000_000))
+        client = home.start("cp", str(tmp_path / "big"), f"{lab}:/tmp/big")
+    found = ssh_processes(home, guards=struck == "guard")
+    assert found
+    for pid in found:
+        os.kill(pid, number)
+    if number == signal.SIGSTOP and struck == "moat-ssh":
+        if client:
+            client.send_signal(signal.SIGINT)
+            assert client.wait(TIMEOUT) != 0
+        for pid in found:
+            os.kill(pid, signal.SIGCONT)
+    if client:
+        client.wait(TIMEOUT)
+    use()
+    home.wait_until(lambda: kept(home) == before, f"as before: {before}")
 
 
 def test_after_a_crash_of_the_daemon_inspect_cleans_up(home: VagrantHome, lab: str) -> None:

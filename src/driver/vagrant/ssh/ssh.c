@@ -24,13 +24,17 @@ enum {
  */
 static int confine(struct err *e)
 {
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there are private keys in our memory */
+	uid_t id;
+
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	confine_namespaces(CLONE_NEWNET | CLONE_NEWIPC);
-	if (confine_rights(confine_id(), CONFINE_NO_GROUP) < 0)
+	confine_namespaces(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS);
+	id = confine_id();
+	confine_empty_root();
+	if (confine_rights(id, CONFINE_NO_GROUP) < 0)
 		return err_sys(e, errno, "cannot become an ordinary user");
 	confine_limits(MEMORY_MAX);
-	return 0;
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there will be private keys in our memory */
+	return confine_calls(false) < 0 ? err_sys(e, errno, "giving up system calls") : 0;
 }
 
 static int tell(json_t *answer, struct err *e)
