@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from home import TINY, Home
-from walls import ALL, SHOWN, check_row, namespaces, probe, rows, status, user_of
+from walls import ALL, SHOWN, Taken, check_row, namespaces, probe, rows, status, user_of
 
 from tools import until
 
@@ -139,6 +139,20 @@ def test_qemu_img_is_as_the_table_says(two: Home) -> None:
         client.wait()
         two.run("image", "rm", "walls")
         disk.unlink()
+
+
+def test_no_network_but_its_own(two: Home) -> None:
+    """By vsock and the like a process would reach the host from any network namespace."""
+    for pid, line in two.processes().items():
+        what = role(pid, line)
+        if what in ("daemon", "guard", "pasta"):  # pasta's own list ends it for that
+            continue
+        with Taken(pid) as taken:
+            # vsock, the kernel's ciphers, TIPC; and another door to the kernel.
+            for family in (40, 38, 30):
+                assert taken.call("socket", family, 1, 0) == -1, line
+            assert taken.call("io_uring_setup", 1, taken.put(bytes(256))) == -1, line
+            assert (taken.call("socket", 2, 2, 0) >= 0) == (what != "DNS"), "the calls are made"
 
 
 def test_a_stopped_parent_of_a_holder_holds_nobody_up(two: Home) -> None:

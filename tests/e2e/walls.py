@@ -135,7 +135,14 @@ def check_row(pid: int, line: str, row: dict[str, str], holders: dict[str, str])
 X = {"socket": 41, "connect": 42, "sendto": 44, "recvfrom": 45, "sendmsg": 46, "recvmsg": 47}
 X |= {"close": 3, "bind": 49, "clone": 56, "execve": 59, "kill": 62, "dup2": 33, "ptrace": 101}
 X |= {"mount": 165, "openat": 257, "unshare": 272, "setns": 308, "process_vm_readv": 310}
-X |= {"memfd_create": 319, "getrandom": 318, "mprotect": 10, "ioctl": 16, "poll": 7}
+X |= {
+    "io_uring_setup": 425,
+    "memfd_create": 319,
+    "getrandom": 318,
+    "mprotect": 10,
+    "ioctl": 16,
+    "poll": 7,
+}
 
 
 class Taken:

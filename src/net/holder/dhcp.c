@@ -10,6 +10,11 @@
 #include "util/auto.h"
 #include "util/system/confine.h"
 
+enum {
+	MEMORY_MAX = 256 << 20, /* bytes */
+	LEASES_MAX = 16 << 20,  /* bytes, for at most 10000 leases */
+};
+
 /*
  * dnsmasq insists on the right to configure networks, although it need not use it here. In a user
  * namespace of its own, which has no users, it has that right over nothing: the network belongs to
@@ -20,6 +25,7 @@ static int give_up_rights(void)
 	static const int kept[] = {CAP_NET_ADMIN};
 
 	(void)!unshare(CLONE_NEWUSER);
+	confine_limits(MEMORY_MAX, LEASES_MAX);
 	return confine_keep(kept, ARRAY_LEN(kept)) < 0 ? -1 : confine_calls(false);
 }
 

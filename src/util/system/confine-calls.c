@@ -51,6 +51,7 @@ static const unsigned short denied[] = {
 	SYS_bpf,
 	SYS_perf_event_open,
 	SYS_userfaultfd,
+	SYS_io_uring_setup,
 	SYS_keyctl,
 	SYS_add_key,
 	SYS_request_key,
@@ -96,7 +97,12 @@ static const unsigned short of_namespaces[] = {
 	SYS_mount_setattr,
 };
 
-enum { RULES_MAX = 16 + 2 * (ARRAY_LEN(denied) + ARRAY_LEN(of_namespaces)) };
+/* Sockets of these families, and no others. A network namespace says nothing about some of the
+ * others: by vsock a process would get at services of the host, and of the machine that the host
+ * itself is a VM of. */
+static const unsigned short families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET};
+
+enum { RULES_MAX = 32 + 2 * (ARRAY_LEN(denied) + ARRAY_LEN(of_namespaces)) };
 
 struct rules {
 	struct sock_filter list[RULES_MAX];
@@ -146,6 +152,25 @@ static void begin(struct rules *r)
 	add_case(r, BPF_JGE, OTHER_ABI, REFUSE);
 }
 
+/* Begins what is about one system call; it ends with a verdict. */
+static struct sock_filter *begin_call(struct rules *r, uint32_t number)
+{
+	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 0));
+	return &r->list[r->n - 1];
+}
+
+static void end_call(struct rules *r, struct sock_filter *begun, uint32_t verdict)
+{
+	add_end(r, verdict);
+	begun->jf = (unsigned char)(&r->list[r->n - 1] - begun);
+}
+
+/* Loads the lower or upper half of an argument: both processors are little-endian. */
+static void load_argument(struct rules *r, unsigned i, bool upper)
+{
+	load(r, offsetof(struct seccomp_data, args[i]) + (upper ? 4 : 0));
+}
+
 static int apply(struct rules *r)
 {
 	struct sock_fprog program = {.len = r->n, .filter = r->list};
@@ -153,11 +178,22 @@ static int apply(struct rules *r)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
+static void allow_families(struct rules *r)
+{
+	struct sock_filter *begun = begin_call(r, SYS_socket);
+
+	load_argument(r, 0, false);
+	for (unsigned i = 0; i < ARRAY_LEN(families); i++)
+		add_case(r, BPF_JEQ, families[i], SECCOMP_RET_ALLOW);
+	end_call(r, begun, REFUSE);
+}
+
 int confine_calls(bool namespaces)
 {
 	struct rules r = {.n = 0};
 
 	begin(&r);
+	allow_families(&r);
 	for (unsigned i = 0; i < ARRAY_LEN(denied); i++)
 		add_case(&r, BPF_JEQ, denied[i], REFUSE);
 	if (!namespaces)
@@ -188,25 +224,6 @@ static const unsigned short of_sockets[] = {
 	SYS_rt_sigreturn,
 	SYS_exit_group,
 };
-
-/* Begins what is about one system call; it ends with a verdict. */
-static struct sock_filter *begin_call(struct rules *r, uint32_t number)
-{
-	add(r, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 0));
-	return &r->list[r->n - 1];
-}
-
-static void end_call(struct rules *r, struct sock_filter *begun, uint32_t verdict)
-{
-	add_end(r, verdict);
-	begun->jf = (unsigned char)(&r->list[r->n - 1] - begun);
-}
-
-/* Loads the lower or upper half of an argument: both processors are little-endian. */
-static void load_argument(struct rules *r, unsigned i, bool upper)
-{
-	load(r, offsetof(struct seccomp_data, args[i]) + (upper ? 4 : 0));
-}
 
 /* An address may be given only with some sockets, and no flag that has a meaning of its own. */
 static void allow_sendto(struct rules *r, const struct confine_sockets *s)

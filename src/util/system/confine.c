@@ -161,10 +161,10 @@ static void limit(int resource, rlim_t most)
 		setrlimit(resource, &(struct rlimit){most, most});
 }
 
-void confine_limits(uint64_t memory)
+void confine_limits(uint64_t memory, uint64_t file)
 {
 	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_FSIZE, 0);
+	limit(RLIMIT_FSIZE, file);
 	limit(RLIMIT_NPROC, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	limit(RLIMIT_AS, memory);

@@ -40,7 +40,8 @@ int confine_namespaces(int flags);
  * belongs to. -1: not possible here, and the host's files stay. */
 int confine_root(const struct confinement *c, const char *file, uid_t owner);
 /* From now on the kernel refuses system calls by which a process gets at others, at the kernel
- * itself and, unless they are allowed, at mounts and namespaces. -1 and errno. */
+ * itself and, unless they are allowed, at mounts and namespaces; and sockets that do not care about
+ * the network that it is in. -1 and errno. */
 int confine_calls(bool namespaces);
 
 #define CONFINE_NO_GROUP ((gid_t)-1)
@@ -54,9 +55,9 @@ int confine_rights(uid_t id, gid_t group);
 int confine_keep(const int *capabilities, unsigned n);
 /* Leaves all files: the root is empty and read-only. -1: not possible here. */
 int confine_empty_root(void);
-/* No core file, no file that grows, no further process or thread, and at most so many bytes of
- * memory, which do not count in builds with a sanitizer. */
-void confine_limits(uint64_t memory);
+/* No core file, no further process or thread, and at most so many bytes of memory, which do not
+ * count in builds with a sanitizer, and in a file. */
+void confine_limits(uint64_t memory, uint64_t file);
 
 /* For a process that goes on with the sockets that it has, and with those that it is given. */
 struct confine_sockets {

@@ -32,7 +32,7 @@ static int confine(struct err *e)
 	confine_empty_root();
 	if (confine_rights(id, CONFINE_NO_GROUP) < 0)
 		return err_sys(e, errno, "cannot become an ordinary user");
-	confine_limits(MEMORY_MAX);
+	confine_limits(MEMORY_MAX, 0);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there will be private keys in our memory */
 	return confine_calls(false) < 0 ? err_sys(e, errno, "giving up system calls") : 0;
 }

@@ -126,7 +126,7 @@ static int give_up_rights(const struct work *w, struct err *e)
 {
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	confine_empty_root();
-	confine_limits(MEMORY_MAX);
+	confine_limits(MEMORY_MAX, 0);
 	if (confine_rights(confine_id(), CONFINE_NO_GROUP) < 0 && confine_keep(NULL, 0) < 0)
 		return err_sys(e, errno, "giving up rights");
 	if (confine_sockets(&w->sockets) < 0)
