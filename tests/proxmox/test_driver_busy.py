@@ -104,6 +104,42 @@ def test_a_vm_that_cannot_start_is_given_up(home: PveHome, clean: PveServer) -> 
     home.assert_nothing_left()
 
 
+HOST_CPU = "kvm: CPU model 'host' requires KVM or HVF"
+
+
+def test_a_setting_that_qemu_refuses_is_tried_once_and_named(
+    home: PveHome, clean: PveServer
+) -> None:
+    before = ended(clean, "qmstart").count(NO_BRIDGE)
+    log = ["net0 is on vmbr0", "\x1b[1mgenerating\x1b[0m", "", HOST_CPU]
+    clean.control("fail_task", kind="qmstart", status=NO_BRIDGE, times=100, log=log)
+    said = home.fails("up", home.spec(SANDBOX), timeout=WAIT_SECONDS)
+    assert f"{NO_BRIDGE} (its log: " in said
+    assert f"; {HOST_CPU})" in said
+    assert "\x1b" not in said
+    assert ended(clean, "qmstart").count(NO_BRIDGE) == before + 1
+    home.assert_nothing_left()
+
+
+def test_the_end_of_a_long_log_is_shown(home: PveHome, clean: PveServer) -> None:
+    log = [f"transferred {i} MiB" for i in range(1200)] + ["no space left"]
+    clean.control("fail_task", kind="qmclone", status="clone failed", log=log)
+    said = home.fails("up", home.spec(SANDBOX), timeout=WAIT_SECONDS)
+    assert "clone failed (its log: transferred 1198 MiB; transferred 1199 MiB; no space" in said
+    home.assert_nothing_left()
+
+
+def test_a_vm_that_cannot_be_removed_is_left_to_the_cleaner(
+    home: PveHome, clean: PveServer
+) -> None:
+    """What is no lock and no timeout does not pass by itself."""
+    sandbox = home.up(SANDBOX)
+    clean.control("fail_task", kind="qmdestroy", status="disk is broken", times=5)
+    assert "disk is broken" in home.fails("rm", sandbox, timeout=60)
+    home.ok("pool", "clean")
+    home.assert_nothing_left(WAIT_SECONDS)
+
+
 # --- locks of the server that others hold ---
 
 STORAGE = "can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout"

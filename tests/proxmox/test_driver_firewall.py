@@ -66,10 +66,13 @@ def firewall_of(server: PveServer, sandbox: str) -> dict[str, Any]:
 
 
 def shown(rules: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """What rules say; of comments those of others only, since ours are marks."""
     assert all(rule["type"] == "out" and rule["enable"] == 1 for rule in rules)
     return [
         tuple(
-            str(rule[key]) for key in ("action", "dest", "proto", "dport", "comment") if key in rule
+            str(rule[key])
+            for key in ("action", "dest", "proto", "dport", "comment")
+            if key in rule and not str(rule[key]).startswith("moat-")
         )
         for rule in rules
     ]

@@ -30,6 +30,13 @@ def pve() -> Iterator[PveServer]:
 
 
 @pytest.fixture
+def no_kvm(clean: PveServer) -> Iterator[PveServer]:
+    clean.control("node", node=clean.node, kvm=False)
+    yield clean
+    clean.control("node", node=clean.node, kvm=True)
+
+
+@pytest.fixture
 def clean(pve: PveServer) -> Iterator[PveServer]:
     """As a server is when it is new."""
     pve.clear()
@@ -237,3 +244,19 @@ def test_downloads_have_a_privilege(
         assert "Sys.AccessNetwork on /nodes/pve" in told
     finally:
         home.close()
+
+
+def test_a_node_without_kvm_runs_what_was_imported(
+    home: PveHome, no_kvm: PveServer, tmp_path: Path
+) -> None:
+    unpack_ovas(no_kvm)
+    make_ova(tmp_path / "vm.ova")
+    vm = {**SPEC["vms"][0], "source": {"ova": str(tmp_path / "vm.ova")}}
+    sandbox = home.up({**SPEC, "vms": [vm]})
+    vms = no_kvm.state()["vms"]
+    configs = [vm["config"] for vm in vms.values()]
+    assert len(configs) == 2, "a template and its clone"
+    assert all(str(c["kvm"]) == "0" and c["cpu"] == "max" for c in configs)
+    home.ok("rm", sandbox)
+    (template,) = [vmid for vmid, vm in vms.items() if vm["template"]]
+    home.ok("image", "rm", "--on", "default", template)

@@ -147,7 +147,7 @@ async def node_status(call: Call) -> Any:
             "cores": node.cpus,
             "sockets": 1,
             "model": "QEMU",
-            "hvm": "1",
+            "hvm": "1" if node.kvm else 0,
             "mhz": "2400.000",
         },
         "loadavg": ["0.10", "0.10", "0.10"],

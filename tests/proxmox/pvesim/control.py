@@ -74,8 +74,10 @@ class Control:
         skip: int = 0,
         when: str = "before",
         id: str = "",
+        log: list[str] | None = None,
     ) -> None:
         rule = {
+            "log": log or [],
             "kind": kind,
             "status": status,
             "times": times,

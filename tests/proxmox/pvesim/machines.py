@@ -34,6 +34,20 @@ class Machine:
         return None
 
 
+def check_cpu(vm: Vm, has_kvm: bool, task: Task) -> None:
+    """A node without KVM emulates VMs that say so, if QEMU can emulate their processor."""
+    if has_kvm:
+        return
+    if str(vm.config.get("kvm", "1")) != "0":
+        raise TaskFailed(
+            "KVM virtualisation configured, but not available. Either disable in VM "
+            "configuration or enable in BIOS."
+        )
+    if str(vm.config.get("cpu", "")).removeprefix("cputype=").split(",")[0] == "host":
+        task.say("kvm: CPU model 'host' requires KVM or HVF")
+        raise TaskFailed("start failed: QEMU exited with code 1")
+
+
 class Machines:
     """Starts and stops; the real ones build on this."""
 
@@ -54,6 +68,7 @@ class Machines:
                 "start failed: QEMU exited with code 1: cannot set up guest memory: "
                 "Cannot allocate memory"
             )
+        check_cpu(vm, node.kvm, task)
         vm.machine = await self.launch(vm)
         vm.machine.agent_from = time.monotonic() + self.boot_seconds * self.app.scale
         vm.running, vm.paused, vm.started = True, False, time.time()
@@ -64,7 +79,7 @@ class Machines:
             if bridge and not self.app.sdn.bridge_exists(vm.node, bridge):
                 raise TaskFailed(f"bridge '{bridge}' does not exist")
             if bridge:
-                self.app.sdn.start_card(vm, bridge, next(iter(parts.values())))
+                self.app.sdn.start_card(vm, bridge, next(iter(parts.values())), task)
             task.say(f"{key} is on {bridge}")
 
     async def launch(self, vm: Vm) -> Any:

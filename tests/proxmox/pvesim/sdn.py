@@ -9,6 +9,7 @@ from typing import Any
 
 from .errors import TaskFailed, bad_parameters, fail
 from .state import State, Vm
+from .tasks import Task
 
 Config = dict[str, dict[str, Any]]
 
@@ -333,13 +334,17 @@ class Sdn:
         if tried:
             raise fail(f"can't find any free ip in zone {zone} for IPv4 at Vnets.pm line 141.")
 
-    def start_card(self, vm: Vm, vnet: str, mac: str) -> None:
+    def start_card(self, vm: Vm, vnet: str, mac: str, task: Task) -> None:
         """The VM starts: its card must have an address now, which DHCP hands out.
 
         An apply ends the DHCP servers of all zones and starts them one by one; a card that cannot
         tell its zone's about itself meanwhile keeps QEMU from starting.
         """
         if self.reloading and self.with_dhcp(vnet):
+            task.say(
+                "kvm: -netdev type=tap,id=net0: network script "
+                "/usr/libexec/qemu-server/pve-bridge failed with status 65280"
+            )
             raise TaskFailed("start failed: QEMU exited with code 1")
         if not self.address_of_card(vnet, mac):
             self.connect_card(vm, vnet, mac)

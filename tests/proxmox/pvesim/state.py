@@ -31,6 +31,7 @@ class Node:
         # Set by a test: the next reloads of the network fail here.
         self.reload_fails = 0
         self.online = True
+        self.kvm = True
         self.dnsmasq = True
         self.dns = "192.0.2.1"
 

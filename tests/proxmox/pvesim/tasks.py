@@ -137,6 +137,7 @@ class Tasks:
                 continue
             rule["times"] -= 1
             rule["struck"] += 1
+            task.log += rule["log"]
             raise TaskFailed(str(rule["status"]))
 
     def get(self, upid: str) -> Task:

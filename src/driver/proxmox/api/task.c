@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "driver/proxmox/api/form.h"
+#include "driver/proxmox/api/wording.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
@@ -15,7 +16,15 @@
 #define PAUSE_MOST   2.0
 #define PAUSE_FACTOR 0.12
 #define LOST_LOOK    0.5 /* seconds between looks for a task whose start was not answered */
-enum { TASKS_MAX = 1000, LOST_LOOKS = 5, LOST_TRIES = 4 };
+enum {
+	TASKS_MAX = 1000,
+	LOST_LOOKS = 5,
+	LOST_TRIES = 4,
+	LOG_PAGE = 500,
+	LOG_PAGES = 20,
+	LOG_LINES = 3,
+	LOG_LINE_MAX = 200,
+};
 
 int upid_node(const char *upid, char ret[UPID_NODE_MAX + 1], struct err *e)
 {
@@ -32,32 +41,61 @@ int upid_node(const char *upid, char ret[UPID_NODE_MAX + 1], struct err *e)
 	return 0;
 }
 
-/* Appends the first error in the task's log. The last line, "TASK ERROR: ...", only repeats the
- * status. */
-static void add_log(
-	struct pve_api *api, const struct op *op, const char *node, const char *upid, struct err *e)
+/* The last lines of a task's log that say something; the final one, "TASK ERROR: ...", only repeats
+ * the status. */
+struct log_end {
+	char lines[LOG_LINES][LOG_LINE_MAX];
+	unsigned n;
+};
+
+static void add_line(struct log_end *end, const char *line, const char *status)
 {
-	auto_json json_t *log = NULL;
-	json_t *line;
-	struct err ignored;
-	char text[160];
-	size_t i;
+	char text[LOG_LINE_MAX];
 
-	if (pve_do(api, op, "GET", json_pack("{s:i}", "limit", 200), 0, &log, &ignored,
-		    "/nodes/%s/tasks/%s/log", node, upid) < 0)
+	str_escape(line, strlen(line), text, sizeof(text));
+	if (!text[0] || str_starts(text, "TASK ") || strstr(status, text))
 		return;
-	json_array_foreach(log, i, line) {
-		const char *t = json_string_value(json_object_get(line, "t"));
+	memcpy(end->lines[end->n++ % LOG_LINES], text, sizeof(text));
+}
 
-		if (!t || (!str_starts(t, "ERROR") && !str_starts(t, "error")))
-			continue;
-		str_escape(t, strlen(t), text, sizeof(text));
-		if (!strstr(e->msg, text)) {
-			size_t n = strlen(e->msg);
+/* The server tells lines from the beginning on only. */
+static void read_log(struct pve_api *api, const struct op *op, const char *node, const char *upid,
+	const char *status, struct log_end *end)
+{
+	size_t got = LOG_PAGE;
 
-			snprintf(e->msg + n, sizeof(e->msg) - n, " (%s)", text);
+	for (int at = 0; got == LOG_PAGE && at < LOG_PAGES * LOG_PAGE; at += LOG_PAGE) {
+		auto_json json_t *log = NULL;
+		struct err ignored;
+		json_t *line;
+		size_t i;
+
+		if (pve_do(api, op, "GET", json_pack("{s:i, s:i}", "start", at, "limit", LOG_PAGE),
+			    0, &log, &ignored, "/nodes/%s/tasks/%s/log", node, upid) < 0)
+			return;
+		got = json_array_size(log);
+		json_array_foreach(log, i, line) {
+			const char *t = json_string_value(json_object_get(line, "t"));
+
+			if (t)
+				add_line(end, t, status);
 		}
-		return;
+	}
+}
+
+static void add_log(struct pve_api *api, const struct op *op, const char *node, const char *upid,
+	const char *status, struct err *e)
+{
+	struct log_end end = {.n = 0};
+	unsigned first;
+
+	read_log(api, op, node, upid, status, &end);
+	first = end.n > LOG_LINES ? end.n - LOG_LINES : 0;
+	for (unsigned i = first; i < end.n; i++) {
+		size_t n = strlen(e->msg);
+
+		snprintf(e->msg + n, sizeof(e->msg) - n, "%s%s%s", i == first ? PVE_LOG_MARK : "; ",
+			end.lines[i % LOG_LINES], i + 1 == end.n ? ")" : "");
 	}
 }
 
@@ -82,7 +120,7 @@ static int ended(struct pve_api *api, const struct op *op, const char *node, con
 		snprintf(type, sizeof(type), "%.*s", (int)strcspn(p, ":"), p);
 	str_escape(exitstatus, strlen(exitstatus), text, sizeof(text));
 	err_set(e, ERR_BACKEND, "task %s on node %s failed: %s", type, node, text);
-	add_log(api, op, node, upid, e);
+	add_log(api, op, node, upid, exitstatus, e);
 	return -1;
 }
 

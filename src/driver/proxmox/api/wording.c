@@ -5,7 +5,9 @@
 
 static bool says(const struct err *e, const char *text)
 {
-	return strstr(e->msg, text) != NULL;
+	const char *found = strstr(e->msg, text), *log = strstr(e->msg, PVE_LOG_MARK);
+
+	return found && (!log || found < log);
 }
 
 bool pve_says_missing(const char *text)
@@ -28,7 +30,7 @@ bool pve_says_vmid_taken(const struct err *e, unsigned vmid)
 
 bool pve_says_no_linked_clone(const struct err *e)
 {
-	return strcasestr(e->msg, "linked clone") != NULL;
+	return says(e, "Linked clone") || says(e, "linked clone");
 }
 
 bool pve_says_vm_locked(const struct err *e, unsigned vmid)
@@ -50,6 +52,11 @@ bool pve_says_busy(const struct err *e)
 	return says(e, "command '/sbin/") && says(e, "failed: got timeout");
 }
 
+bool pve_says_passing(const struct err *e)
+{
+	return says(e, "lock") || says(e, "timeout") || says(e, "timed out");
+}
+
 bool pve_says_runs_already(const struct err *e)
 {
 	return says(e, "already running");
@@ -60,9 +67,13 @@ bool pve_says_not_running(const struct err *e)
 	return says(e, "is not running");
 }
 
-bool pve_says_qemu_failed(const struct err *e)
+bool pve_says_bridge_failed(const struct err *e)
 {
-	return e->kind == ERR_BACKEND && says(e, "QEMU exited with code 1");
+	const char *log = strstr(e->msg, PVE_LOG_MARK);
+
+	if (e->kind != ERR_BACKEND || !says(e, "QEMU exited with code 1"))
+		return false;
+	return !log || strstr(log, "network script ");
 }
 
 bool pve_says_agent_down(const struct err *e)

@@ -5,6 +5,10 @@
  */
 #pragma once
 
+/* What follows in the message of a task that failed is from its log: for people to read, while only
+ * what comes before it is told apart by meaning. */
+#define PVE_LOG_MARK " (its log: "
+
 #include <stdbool.h>
 
 #include "util/err.h"
@@ -43,15 +47,19 @@ bool pve_says_vm_locked(const struct err *e, unsigned vmid);
  * timeout". */
 bool pve_says_busy(const struct err *e);
 
+/* What a removal may wait for: any lock, anything that took too long. */
+bool pve_says_passing(const struct err *e);
+
 /* ---- VMs ---- */
 
 /* "VM 100 already running", as the end of a task that starts it. */
 bool pve_says_runs_already(const struct err *e);
 /* "VM 100 is not running", when its guest agent is asked for something. */
 bool pve_says_not_running(const struct err *e);
-/* "start failed: QEMU exited with code 1", as the end of a task. The server says no more than that,
- * whether a bridge had no DHCP server at the moment or QEMU does not take a setting. */
-bool pve_says_qemu_failed(const struct err *e);
+/* "start failed: QEMU exited with code 1", as the end of a task, and in its log "kvm: -netdev ...:
+ * network script .../pve-bridge failed with status 65280", or there is no log: a bridge had no DHCP
+ * server at the moment. With any other log, QEMU does not take a setting. */
+bool pve_says_bridge_failed(const struct err *e);
 
 /* ---- the guest agent ---- */
 

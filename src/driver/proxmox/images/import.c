@@ -262,15 +262,20 @@ static int create_with_id(void *arg, unsigned vmid, const struct op *op, struct 
 	struct build *u = arg;
 	char name[64], text[256];
 	json_t *params;
+	bool no_kvm;
 
+	if (pve_lacks_kvm(u->b->inst, op, &no_kvm, e) < 0)
+		return -1;
 	pve_dns_name(u->im->name, name);
 	snprintf(text, sizeof(text), "Becomes a template of moat. %s", u->b->stamp);
 	params = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s}", "vmid", (int)vmid,
 		"name", name, "description", text, "tags", u->b->stamp, "memory", BUILD_RAM_MB,
-		"cores", 2, "cpu", "host", "ostype", u->im->os_type, "scsihw", "virtio-scsi-single",
-		"serial0", "socket");
+		"cores", 2, "cpu", pve_cpu(no_kvm), "ostype", u->im->os_type, "scsihw",
+		"virtio-scsi-single", "serial0", "socket");
 	if (!params)
 		return err_oom(e);
+	if (no_kvm)
+		json_object_set_new(params, "kvm", json_false());
 	set_disks(u, params);
 	/* By default the server unpacks an OVA on the storage where it is, if that takes disks. */
 	if (is_ova(u) && strcmp(u->st.work, u->st.import) != 0)

@@ -60,6 +60,26 @@ int pve_older_than(struct pve_site *site, const struct op *op, int major, int mi
 	return 0;
 }
 
+int pve_lacks_kvm(struct pve_inst *inst, const struct op *op, bool *ret, struct err *e)
+{
+	auto_json json_t *status = NULL;
+	auto_free char *path = NULL;
+	const json_t *hvm;
+
+	if (pve_path(&path, e, "/nodes/%s/status", inst->node) < 0)
+		return -1;
+	*ret = false;
+	if (pve_fetch(inst->site, op, path, &status, e) < 0)
+		return e->kind == ERR_PERMISSION ? 0 : -1;
+	/* A number, or text with one: Perl hardly tells them apart. */
+	hvm = json_object_get(json_object_get(status, "cpuinfo"), "hvm");
+	if (json_is_string(hvm))
+		*ret = strcmp(json_string_value(hvm), "0") == 0;
+	else
+		*ret = hvm && !json_is_true(hvm) && json_integer_value(hvm) == 0;
+	return 0;
+}
+
 static bool takes(const json_t *storage, const char *content)
 {
 	return pve_has_tag(json_string_value(json_object_get(storage, "content")), content);

@@ -24,6 +24,9 @@ void pve_storages_free(struct pve_storages *s);
 int pve_older_than(struct pve_site *site, const struct op *op, int major, int minor, bool *ret,
 	char ret_text[32], struct err *e);
 
+/* Whether the node can run VMs with KVM; one whose status may not be seen counts as able. */
+int pve_lacks_kvm(struct pve_inst *inst, const struct op *op, bool *ret, struct err *e);
+
 /* GET, or what it answered less than two minutes ago. */
 int pve_fetch(
 	struct pve_site *site, const struct op *op, const char *path, json_t **ret, struct err *e);

@@ -228,6 +228,12 @@ static int set_nics(json_t *j, const struct pve_vm_plan *p, struct buf *removed,
 	return 0;
 }
 
+const char *pve_cpu(bool no_kvm)
+{
+	/* QEMU's emulation has no model "host". */
+	return no_kvm ? "max" : "host";
+}
+
 static void set_machine(json_t *j, const struct pve_vm_plan *p)
 {
 	const struct vm_spec *vm = p->spec;
@@ -239,7 +245,9 @@ static void set_machine(json_t *j, const struct pve_vm_plan *p)
 	/* A template that the user made has settings that fit its system: they stay, unless the
 	 * spec says otherwise. */
 	if (vm->cpu || !own)
-		set_text(j, "cpu", vm->cpu ? vm->cpu : "host");
+		set_text(j, "cpu", vm->cpu ? vm->cpu : pve_cpu(p->no_kvm));
+	if (!own && p->no_kvm)
+		json_object_set_new(j, "kvm", json_false());
 	if (!own || vm->os_type != SPEC_OS_L26)
 		set_text(j, "ostype", spec_os_name(vm->os_type));
 	if (vm->uefi_boot) {

@@ -22,8 +22,12 @@ struct pve_vm_plan {
 	const char *image_storage;
 	const char *seed_volid; /* cloud-init disk; NULL: none */
 	bool firewalled;        /* its NICs are behind the firewall, whatever the spec says */
+	bool no_kvm;            /* the node cannot run VMs with KVM */
 };
 int pve_vm_settings(const struct pve_vm_plan *p, json_t **ret, struct err *e);
+
+/* The CPU model for VMs that come with none. */
+const char *pve_cpu(bool no_kvm);
 
 /* "virtio,bridge=x,macaddr=..." */
 struct pve_nic {

@@ -8,6 +8,7 @@
 
 #include "driver/proxmox/api/task.h"
 #include "driver/proxmox/api/upload.h"
+#include "driver/proxmox/api/wording.h"
 #include "driver/proxmox/spec/args.h"
 #include "driver/proxmox/vm/id.h"
 #include "util/json.h"
@@ -15,7 +16,7 @@
 #define TRY_AGAIN      0.2
 #define TRY_AGAIN_MOST 5.0
 #define COMING_LOOK    0.5 /* seconds between looks for a VM that may still be in the making */
-enum { COMING_LOOKS = 4 };
+enum { COMING_LOOKS = 4, FAILED_TRIES = 5 };
 
 enum look { LOOK_GONE, LOOK_COMING, LOOK_OURS, LOOK_NOT_OURS };
 
@@ -216,7 +217,7 @@ static int remove_vm(
 	struct pve_api *api, const struct op *op, const struct pve_removal *vm, struct err *e)
 {
 	double pause = TRY_AGAIN;
-	unsigned looks = 0;
+	unsigned looks = 0, failed = 0;
 	bool left = false;
 	struct err why;
 
@@ -240,8 +241,9 @@ static int remove_vm(
 			return left ? drop_disks(api, op, vm, e) : 0;
 		/* The VM may be locked by a task that still runs, or its storage may be busy:
 		 * that passes, so it is tried again. Not so if the server does not answer, or
-		 * forbids it. */
-		if (rc < 0 && (e->kind == ERR_UNAVAILABLE || e->kind == ERR_PERMISSION))
+		 * forbids it; and anything else only a few times. */
+		if (rc < 0 && (e->kind == ERR_UNAVAILABLE || e->kind == ERR_PERMISSION ||
+				      (!pve_says_passing(e) && ++failed == FAILED_TRIES)))
 			return err_wrap(e, "VM %u", vm->vmid);
 		if (rc < 0)
 			why = *e;

@@ -4,6 +4,7 @@
  */
 #include "driver/proxmox/vm/start.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "driver/proxmox/api/wording.h"
@@ -12,7 +13,8 @@
 
 #define LOCK_SECONDS 90.0
 #define PAUSE        0.5
-enum { START_TRIES = 6, TRANSIENT_TRIES = 4 };
+/* Seconds after an apply until every zone has its DHCP server again. */
+enum { AFTER_APPLY = 3, START_TRIES = 6, TRANSIENT_TRIES = 4, LATEST = 100 };
 
 static bool is_stopped(struct pve_sandbox *b, const struct op *op, unsigned vmid)
 {
@@ -25,6 +27,42 @@ static bool is_stopped(struct pve_sandbox *b, const struct op *op, unsigned vmid
 		return false;
 	text = json_string_value(json_object_get(status, "status"));
 	return text && strcmp(text, "stopped") == 0;
+}
+
+/* Whether networks were being applied on the node while the last start of the VM was tried: it is
+ * younger than the end of such a task, or there is no end yet. Times are the server's. */
+static bool met_an_apply(struct pve_sandbox *b, const struct op *op, unsigned vmid)
+{
+	auto_json json_t *tasks = NULL;
+	json_int_t started = 0, ended = 0;
+	const json_t *t;
+	struct err ignored;
+	char id[16];
+	size_t i;
+
+	snprintf(id, sizeof(id), "%u", vmid);
+	if (pve_do(b->api, op, "GET", json_pack("{s:s, s:i}", "source", "all", "limit", LATEST), 0,
+		    &tasks, &ignored, "/nodes/%s/tasks", b->inst->node) < 0)
+		return true;
+	json_array_foreach(tasks, i, t) {
+		const char *type = json_string_value(json_object_get(t, "type"));
+		const char *of = json_string_value(json_object_get(t, "id"));
+		json_int_t end = json_integer_value(json_object_get(t, "endtime"));
+		json_int_t start = json_integer_value(json_object_get(t, "starttime"));
+
+		if (!type)
+			continue;
+		if (of && strcmp(of, id) == 0 && start > started &&
+			(strcmp(type, "qmstart") == 0 || strcmp(type, "qmrollback") == 0))
+			started = start;
+		/* The whole cluster's, and the part of it on this node. */
+		if (strcmp(type, "reloadnetworkall") != 0 && strcmp(type, "srvreload") != 0)
+			continue;
+		if (!end)
+			return true;
+		ended = end > ended ? end : ended;
+	}
+	return ended + AFTER_APPLY >= started;
 }
 
 /* alone: no other sandbox of ours applies its networks meanwhile; another client of the server
@@ -53,7 +91,8 @@ int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, con
 	struct err late;
 
 	for (int i = 0; try_once(b, op, &call, i > 0, e) < 0; i++)
-		if (i + 1 == START_TRIES || !pve_says_qemu_failed(e) || !is_stopped(b, op, vmid) ||
+		if (i + 1 == START_TRIES || !pve_says_bridge_failed(e) ||
+			!is_stopped(b, op, vmid) || !met_an_apply(b, op, vmid) ||
 			op_pause(op, PAUSE * (1 << i), &late) < 0)
 			return -1;
 	return 0;

@@ -10,6 +10,7 @@
 #include "driver/proxmox/network/firewall.h"
 #include "driver/proxmox/network/net.h"
 #include "driver/proxmox/site/entry.h"
+#include "driver/proxmox/site/node.h"
 #include "driver/proxmox/vm/id.h"
 #include "driver/proxmox/vm/seed.h"
 #include "driver/proxmox/vm/start.h"
@@ -127,7 +128,9 @@ static int put_settings(
 		.seed_volid = vm->seed_volid,
 		.firewalled = b->firewalled};
 
-	if (describe(vm, &text, e) < 0)
+	/* A template that the user made has a CPU model that fits. */
+	if (describe(vm, &text, e) < 0 || (vm->spec->source.kind != SPEC_SOURCE_TEMPLATE_TAG &&
+						  pve_lacks_kvm(b->inst, op, &plan.no_kvm, e) < 0))
 		return -1;
 	plan.description = text;
 	if (pve_vm_settings(&plan, &params, e) < 0)

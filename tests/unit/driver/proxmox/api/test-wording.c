@@ -85,9 +85,21 @@ static void vms(void)
 	tap_ok(task_means(pve_says_runs_already, "VM 100 already running"), "it runs already");
 	tap_ok(!means(pve_says_runs_already, "VM 100 is not running"), "it does not run already");
 	tap_ok(means(pve_says_not_running, "VM 100 is not running"), "it does not run");
-	tap_ok(task_means(pve_says_qemu_failed, "start failed: QEMU exited with code 1"),
+	tap_ok(task_means(pve_says_bridge_failed, "start failed: QEMU exited with code 1"),
 		"QEMU did not start");
-	tap_ok(!task_means(pve_says_qemu_failed, "bridge 'mabcde00' does not exist"),
+	tap_ok(task_means(pve_says_bridge_failed,
+		       "start failed: QEMU exited with code 1" PVE_LOG_MARK
+		       "kvm: -netdev type=tap,id=net0: network script "
+		       "/usr/libexec/qemu-server/pve-bridge failed with status 65280)"),
+		"with the bridge's script in its log");
+	tap_ok(!task_means(pve_says_bridge_failed,
+		       "start failed: QEMU exited with code 1" PVE_LOG_MARK
+		       "kvm: CPU model 'host' requires KVM or HVF)"),
+		"not with another reason in its log");
+	tap_ok(!task_means(pve_says_name_taken,
+		       "snapshot feature is not available" PVE_LOG_MARK "a file already exists)"),
+		"a log is for people to read");
+	tap_ok(!task_means(pve_says_bridge_failed, "bridge 'mabcde00' does not exist"),
 		"QEMU was not started");
 }
 
