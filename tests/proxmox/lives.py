@@ -18,7 +18,14 @@ from driver import PveHome, add_decoys, instance
 TAG = "tiny-template"
 SPEC: dict[str, Any] = {
     "driver": "proxmox",
-    "vms": [{"source": {"existing_vm_template_tag": TAG}, "ram_mb": 256, "vcpus": 1}],
+    "vms": [
+        {
+            "source": {"existing_vm_template_tag": TAG},
+            "ram_mb": 256,
+            "vcpus": 1,
+            "nics": [{"vnet": "default"}],
+        }
+    ],
 }
 WAIT_SECONDS = 240
 LOGIN = "^/access/ticket$"

@@ -31,7 +31,7 @@ def pve() -> Iterator[PveServer]:
 def quick(clean: PveServer) -> Iterator[None]:
     """Tasks that a test has made slow are quick again after it."""
     yield
-    for kind in ("reloadnetworkall", "qmstart", "qmrollback"):
+    for kind in ("reloadnetworkall", "qmclone", "qmstart", "qmrollback"):
         clean.control("task_seconds", kind=kind, seconds=0.05)
 
 
@@ -138,6 +138,13 @@ def test_a_vm_that_cannot_be_removed_is_left_to_the_cleaner(
     assert "disk is broken" in home.fails("rm", sandbox, timeout=60)
     home.ok("pool", "clean")
     home.assert_nothing_left(WAIT_SECONDS)
+
+
+def test_a_task_that_takes_long_is_named(home: PveHome, clean: PveServer) -> None:
+    clean.control("task_seconds", kind="qmclone", seconds=6)
+    done = home.run("up", home.spec(SANDBOX), timeout=WAIT_SECONDS)
+    assert "waiting for task qmclone of node pve" in done.stderr
+    home.ok("rm", done.stdout.strip())
 
 
 # --- locks of the server that others hold ---

@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from client import Client
@@ -21,7 +20,6 @@ AT_ONCE = 6
 AWAY_SECONDS = 0.4
 # What must be done once in a life; a VM that runs already may be started once more.
 ONCE = ("qmclone", "qmsnapshot", "qmrollback", "qmdestroy")
-WITH_NIC: dict[str, Any] = {**SPEC, "vms": [{**SPEC["vms"][0], "nics": [{"vnet": "default"}]}]}
 COMMAND = "cat; echo ran >>/ran; wc -l </ran"
 
 
@@ -35,7 +33,7 @@ class Whole(Lives):
 
     def live(self) -> list[str]:
         began = len(self.server.control("tasks"))
-        done = self.home.run("up", self.home.spec(WITH_NIC), timeout=WAIT_SECONDS)
+        done = self.home.run("up", self.home.spec(SPEC), timeout=WAIT_SECONDS)
         if done.returncode != 0:
             return [done.stderr]
         box = done.stdout.strip()

@@ -25,6 +25,20 @@ static inline int turn_take(struct turn *t, const struct op *op, struct err *e)
 	return slots_take(&t->one, op, 1, e);
 }
 
+/* turn_take; after a second, op's progress says what is waited for. */
+static inline int turn_take_saying(
+	struct turn *t, const struct op *op, const char *what, struct err *e)
+{
+	struct op part = op_within(op, 1.0);
+
+	if (turn_take(t, &part, e) == 0)
+		return 0;
+	if (e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
+		return -1;
+	op_progress(op, 0, 0, "waiting for %s", what);
+	return turn_take(t, op, e);
+}
+
 static inline void turn_give(struct turn *t)
 {
 	slots_give(&t->one);

@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from .app import Call, route
-from .errors import fail
+from .errors import TaskFailed, fail
 from .tasks import Task
 
 
@@ -167,13 +167,24 @@ async def apply(call: Call) -> Any:
     async def reload(task: Task) -> None:
         version = sdn.version
         await task.spend()
-        task.say("Reloading the network on all nodes")
-        for name in sdn.reload(version):
-            # The genuine server only warns here, and the task ends well all the same.
-            task.say(
-                f"reloading network on node '{name}' failed: command 'ifreload -a' "
-                "failed: exit code 1"
-            )
+        for name in call.state.nodes:
+            task.say(f"{name}: reloading network config")
+            # The genuine server's task ends well, whatever comes of this one.
+            await reload_node(name, version)
+
+    async def reload_node(name: str, version: int) -> None:
+        tasks = call.app.tasks
+
+        async def work(task: Task) -> None:
+            if sdn.reload_node(name, version):
+                return
+            zone = max(sdn.running["zones"], default="lo")
+            task.say(f"error: {zone}: failed to create bridge: File exists")
+            task.say("error: please run 'ifreload -a' by hand")
+            raise TaskFailed("command 'ifreload -a' failed: exit code 1")
+
+        upid = tasks.start(name, "srvreload", "networking", call.user, work, seconds=0)
+        await tasks.running[upid]
 
     return call.task("reloadnetworkall", "", work, early=True)
 

@@ -27,7 +27,6 @@ class Sdn:
         self.cards: dict[str, str | None] = {}
         # What each node's interfaces really are: zones whose reload went well.
         self.loaded: dict[str, set[str]] = {name: set() for name in state.nodes}
-        self.failed: dict[str, set[str]] = {name: set() for name in state.nodes}
         self.token = ""
         self.applies = 0
         # Applies that still run: meanwhile nobody hands out addresses.
@@ -202,18 +201,18 @@ class Sdn:
         self.version += 1
 
     def reload(self, version: int) -> list[str]:
-        """The nodes take over what is to run, as of a commit; those that could not."""
-        failed = []
-        self.version_of = dict.fromkeys(self.state.nodes, version)
-        for name, node in self.state.nodes.items():
-            if node.reload_fails > 0:
-                node.reload_fails -= 1
-                failed.append(name)
-                self.failed[name] = set(self.running["zones"]) - self.loaded[name]
-            else:
-                self.loaded[name] = set(self.running["zones"])
-                self.failed[name] = set()
-        return failed
+        """All nodes take over what is to run, as of a commit; those that could not."""
+        return [name for name in self.state.nodes if not self.reload_node(name, version)]
+
+    def reload_node(self, name: str, version: int) -> bool:
+        """One that fails goes on with what it had, and with the number of that."""
+        node = self.state.nodes[name]
+        if node.reload_fails > 0:
+            node.reload_fails -= 1
+            return False
+        self.version_of[name] = version
+        self.loaded[name] = set(self.running["zones"])
+        return True
 
     def status(self, node: str) -> list[dict[str, Any]]:
         """A node that has not taken over the last apply calls every zone pending."""

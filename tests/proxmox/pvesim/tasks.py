@@ -93,19 +93,27 @@ class Tasks:
         self.next_pid = 4096
 
     def start(
-        self, node: str, kind: str, ident: str, user: str, work: Work, early: bool = False
+        self,
+        node: str,
+        kind: str,
+        ident: str,
+        user: str,
+        work: Work,
+        early: bool = False,
+        seconds: float | None = None,
     ) -> str:
         """Starts work. With `early` it shows effects first and calls spend() itself."""
         self.next_pid += 7
         task = Task(self, node, kind, ident, user, self.next_pid)
         self.by_upid[task.upid] = task
-        self.running[task.upid] = asyncio.create_task(self.run(task, work, early))
+        if seconds is None:
+            seconds = self.seconds_of.get(kind, self.seconds)
+        self.running[task.upid] = asyncio.create_task(self.run(task, work, early, seconds))
         return task.upid
 
-    async def run(self, task: Task, work: Work, early: bool) -> None:
+    async def run(self, task: Task, work: Work, early: bool, seconds: float) -> None:
         status = "OK"
         try:
-            seconds = self.seconds_of.get(task.kind, self.seconds)
             await asyncio.sleep(seconds / 5)
             task.left = seconds - seconds / 5
             if not early:

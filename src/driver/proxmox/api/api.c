@@ -209,8 +209,10 @@ bool pve_wait_busy(const struct op *budget, unsigned flags, const struct err *e)
 {
 	struct err late;
 
-	return (flags & PVE_PATIENT) && pve_says_busy(e) &&
-	       op_pause(budget, BUSY_PAUSE, &late) == 0;
+	if (!(flags & PVE_PATIENT) || !pve_says_busy(e))
+		return false;
+	op_progress(budget, 0, 0, "the server is busy, trying again: %.200s", e->msg);
+	return op_pause(budget, BUSY_PAUSE, &late) == 0;
 }
 
 static int call_some_times(struct pve_api *api, const struct op *op, const char *method,

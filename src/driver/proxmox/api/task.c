@@ -15,6 +15,7 @@
 #define PAUSE_LEAST  0.04
 #define PAUSE_MOST   2.0
 #define PAUSE_FACTOR 0.12
+#define SAY_AFTER    4.0
 #define LOST_LOOK    0.5 /* seconds between looks for a task whose start was not answered */
 enum {
 	TASKS_MAX = 1000,
@@ -83,27 +84,42 @@ static void read_log(struct pve_api *api, const struct op *op, const char *node,
 	}
 }
 
-static void add_log(struct pve_api *api, const struct op *op, const char *node, const char *upid,
-	const char *status, struct err *e)
+void pve_task_log(struct pve_api *api, const struct op *op, const char *upid, const char *status,
+	char *text, size_t size)
 {
 	struct log_end end = {.n = 0};
+	char node[UPID_NODE_MAX + 1];
+	struct err ignored;
 	unsigned first;
 
+	if (upid_node(upid, node, &ignored) < 0)
+		return;
 	read_log(api, op, node, upid, status, &end);
 	first = end.n > LOG_LINES ? end.n - LOG_LINES : 0;
 	for (unsigned i = first; i < end.n; i++) {
-		size_t n = strlen(e->msg);
+		size_t n = strlen(text);
 
-		snprintf(e->msg + n, sizeof(e->msg) - n, "%s%s%s", i == first ? PVE_LOG_MARK : "; ",
+		snprintf(text + n, size - n, "%s%s%s", i == first ? PVE_LOG_MARK : "; ",
 			end.lines[i % LOG_LINES], i + 1 == end.n ? ")" : "");
 	}
+}
+
+/* The type of a task: "UPID:node:pid:pstart:start:TYPE:...". */
+static void type_of(const char *upid, char ret[32])
+{
+	const char *p = upid;
+
+	for (int i = 0; i < 5 && p; i++) {
+		p = strchr(p, ':');
+		p = p ? p + 1 : NULL;
+	}
+	snprintf(ret, 32, "%.*s", p ? (int)strcspn(p, ":") : 0, p ? p : "");
 }
 
 static int ended(struct pve_api *api, const struct op *op, const char *node, const char *upid,
 	const char *exitstatus, bool *ret_warned, struct err *e)
 {
-	char text[512], type[32] = "";
-	const char *p = upid;
+	char text[512], type[32];
 	bool warned = str_starts(exitstatus, "WARNINGS");
 
 	/* A task that ends with warnings has done its main work. */
@@ -112,15 +128,10 @@ static int ended(struct pve_api *api, const struct op *op, const char *node, con
 			*ret_warned = warned;
 		return 0;
 	}
-	for (int i = 0; i < 5 && p; i++) {
-		p = strchr(p, ':');
-		p = p ? p + 1 : NULL;
-	}
-	if (p)
-		snprintf(type, sizeof(type), "%.*s", (int)strcspn(p, ":"), p);
+	type_of(upid, type);
 	str_escape(exitstatus, strlen(exitstatus), text, sizeof(text));
 	err_set(e, ERR_BACKEND, "task %s on node %s failed: %s", type, node, text);
-	add_log(api, op, node, upid, exitstatus, e);
+	pve_task_log(api, op, upid, exitstatus, e->msg, sizeof(e->msg));
 	return -1;
 }
 
@@ -128,17 +139,24 @@ int pve_task_wait(struct pve_api *api, const struct op *op, const json_t *upid, 
 	struct err *e)
 {
 	const char *id = json_string_value(upid);
+	double say_at = SAY_AFTER;
 	int64_t began = now_ns();
-	char node[UPID_NODE_MAX + 1];
+	char node[UPID_NODE_MAX + 1], type[32];
 
 	if (upid_node(id, node, e) < 0)
 		return -1;
 	for (;;) {
-		double pause = (double)(now_ns() - began) / 1e9 * PAUSE_FACTOR;
+		double passed = (double)(now_ns() - began) / 1e9, pause = passed * PAUSE_FACTOR;
 		auto_json json_t *status = NULL;
 		const char *state, *exitstatus;
 
 		pause = pause < PAUSE_LEAST ? PAUSE_LEAST : pause > PAUSE_MOST ? PAUSE_MOST : pause;
+		if (passed >= say_at) {
+			type_of(id, type);
+			op_progress(op, 0, 0, "waiting for task %s of node %s, since %.0f s", type,
+				node, passed);
+			say_at *= 2;
+		}
 		if (op_pause(op, pause, e) < 0)
 			return -1;
 		if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &status, e,

@@ -15,6 +15,11 @@ PRINTF_LIKE(7, 8)
 int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t *params,
 	unsigned flags, struct err *e, const char *fmt, ...);
 
+/* Appends to a text the last lines of a task's log that say something, escaped, as " (its log:
+ * ...)"; nothing if it cannot be read. status: lines that it has in it are left out. */
+void pve_task_log(struct pve_api *api, const struct op *op, const char *upid, const char *status,
+	char *text, size_t size);
+
 /* The task that a call starts on a node, as the node's list of tasks names it. */
 struct pve_once {
 	const char *node, *type, *id;

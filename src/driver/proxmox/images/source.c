@@ -146,7 +146,7 @@ static int find_or_import(struct pve_vm *vm, const struct op *op, const json_t *
 
 	if (find_template(vms, im->tag, false, ret, e) < 0 || *ret)
 		return *ret ? 0 : -1;
-	if (turn_take(&vm->sandbox->site->building, op, e) < 0)
+	if (turn_take_saying(&vm->sandbox->site->building, op, "a template to be made", e) < 0)
 		return -1;
 	held = &vm->sandbox->site->building;
 	if (list_vms(vm, op, &now, e) < 0 || find_template(now, im->tag, false, ret, e) < 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/proxmox/spec/check.h"
 #include "util/thread/lock.h"
 
 static void add_locked(struct pve_site *s, const struct pve_sandbox *b, struct pve_range *r)
@@ -59,7 +60,7 @@ bool pve_claims_clash(const struct pve_sandbox *b, struct pve_site *site)
 			if (is_known_nic(spec, &spec->vms[i].nics[k]) &&
 				has_mac_locked(site, spec->vms[i].nics[k].mac))
 				return true;
-	if (net->mode != SPEC_NET_VNETS)
+	if (net->mode != SPEC_NET_VNETS || !pve_uses_networks(spec))
 		return false;
 	for (size_t i = 0; i < net->n_vnets; i++)
 		for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
@@ -144,7 +145,9 @@ static int take_nets(struct pve_sandbox *b, struct pve_site *site, struct err *e
 {
 	const struct networks_spec *net = &b->spec->networks;
 
-	for (size_t i = 0; net->mode == SPEC_NET_VNETS && i < net->n_vnets; i++)
+	if (net->mode != SPEC_NET_VNETS || !pve_uses_networks(b->spec))
+		return 0;
+	for (size_t i = 0; i < net->n_vnets; i++)
 		for (size_t k = 0; k < net->vnets[i].n_subnets; k++)
 			if (pve_claims_take_net(b, site, net->vnets[i].subnets[k].cidr, e) < 0)
 				return -1;

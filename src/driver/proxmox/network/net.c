@@ -14,6 +14,7 @@
 #include "driver/proxmox/network/sdn.h"
 #include "driver/proxmox/site/entry.h"
 #include "driver/proxmox/spec/args.h"
+#include "driver/proxmox/spec/check.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
@@ -182,7 +183,7 @@ int pve_net_make(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
 	enum spec_net_mode mode = b->spec->networks.mode;
 
-	if (mode == SPEC_NET_NONE || mode == SPEC_NET_EXISTING)
+	if (mode == SPEC_NET_NONE || mode == SPEC_NET_EXISTING || !pve_uses_networks(b->spec))
 		return 0;
 	op_progress(op, 0, 0, "making networks");
 	if (list_vnets(b, e) < 0 || pve_ranges_choose(b, op, e) < 0 || find_dns(b, op, e) < 0 ||

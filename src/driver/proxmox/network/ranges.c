@@ -171,7 +171,10 @@ int pve_ranges_choose(struct pve_sandbox *b, const struct op *op, struct err *e)
 			return choose_range(b, t.nets, t.n, e);
 		if (check_given(b, &t, e) == 0)
 			return 0;
-		if (e->kind != ERR_BUSY || op_pause(&part, LEAVING_LOOK, &late) < 0)
+		if (e->kind != ERR_BUSY)
+			return -1;
+		op_progress(op, 0, 0, "waiting: %.200s", e->msg);
+		if (op_pause(&part, LEAVING_LOOK, &late) < 0)
 			return -1;
 	}
 }

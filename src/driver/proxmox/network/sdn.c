@@ -8,11 +8,12 @@
 #include "driver/proxmox/api/task.h"
 #include "driver/proxmox/api/wording.h"
 #include "util/json.h"
+#include "util/str.h"
 #include "util/thread/lock.h"
 
 #define PENDING_SECONDS 60.0
 #define PENDING_LOOK    0.5
-enum { APPLY_TRIES = 3, STATUS_MAX = 33 };
+enum { APPLY_TRIES = 3, QUIET_LOOKS = 3, STATUS_MAX = 33 };
 
 /* ---- applying ---- */
 
@@ -53,7 +54,7 @@ static int apply(struct pve_site *s, const struct op *op, struct err *e)
 	uint64_t mine = want_apply(s);
 	auto_turn struct turn *held = NULL;
 
-	if (turn_take(&s->applying, op, e) < 0)
+	if (turn_take_saying(&s->applying, op, "networks to be applied", e) < 0)
 		return -1;
 	held = &s->applying;
 	return apply_in_turn(s, op, mine, e);
@@ -91,7 +92,7 @@ static int apply_and_look(struct pve_sandbox *b, const struct op *op, uint64_t m
 {
 	auto_turn struct turn *held = NULL;
 
-	if (turn_take(&b->site->applying, op, e) < 0)
+	if (turn_take_saying(&b->site->applying, op, "networks to be applied", e) < 0)
 		return -1;
 	held = &b->site->applying;
 	if (mine && apply_in_turn(b->site, op, mine, e) < 0)
@@ -99,14 +100,40 @@ static int apply_and_look(struct pve_sandbox *b, const struct op *op, uint64_t m
 	return zone_status(b, op, ret, e);
 }
 
-/* Another client of the server may be applying: this waits, because one more apply would only
- * make it longer. */
+/* Whether networks are being applied anywhere in the cluster. */
+static int is_applying(struct pve_sandbox *b, const struct op *op, bool *ret, struct err *e)
+{
+	auto_json json_t *tasks = NULL;
+	const json_t *t;
+	size_t i;
+
+	if (pve_do(b->api, op, "GET", NULL, 0, &tasks, e, "/cluster/tasks") < 0)
+		return -1;
+	*ret = false;
+	json_array_foreach(tasks, i, t) {
+		*ret |= pve_task_runs(t, "reloadnetworkall") || pve_task_runs(t, "srvreload");
+	}
+	return 0;
+}
+
+/* A zone is pending while anybody's apply runs, and stays so on a node whose part of it failed.
+ * This waits for the former, because one more apply would only make it longer. */
 static int wait_for_node(
 	struct pve_sandbox *b, const struct op *op, char status[STATUS_MAX], struct err *e)
 {
 	struct op part = op_within(op, PENDING_SECONDS);
+	unsigned quiet = 0;
 
 	while (strcmp(status, "pending") == 0) {
+		bool runs;
+
+		if (is_applying(b, op, &runs, e) < 0)
+			return -1;
+		quiet = runs ? 0 : quiet + 1;
+		if (quiet == QUIET_LOOKS)
+			return 0;
+		if (runs)
+			op_progress(op, 0, 0, "waiting for networks that others apply");
 		if (op_pause(&part, PENDING_LOOK, e) < 0)
 			return op_check(op, e);
 		if (apply_and_look(b, op, 0, status, e) < 0)
@@ -115,22 +142,52 @@ static int wait_for_node(
 	return 0;
 }
 
+/* Writes what came of the node's last reload: ": command 'ifreload -a' failed ...", and the end of
+ * its log; nothing if that is not known. */
+static void read_reload(struct pve_sandbox *b, const struct op *op, char *ret, size_t size)
+{
+	auto_json json_t *tasks = NULL;
+	const char *upid, *exit;
+	struct err ignored;
+	const json_t *last;
+	char text[200];
+
+	ret[0] = '\0';
+	if (pve_do(b->api, op, "GET",
+		    json_pack("{s:s, s:s, s:i}", "source", "all", "typefilter", "srvreload",
+			    "limit", 1),
+		    0, &tasks, &ignored, "/nodes/%s/tasks", b->inst->node) < 0)
+		return;
+	last = json_array_get(tasks, 0);
+	upid = json_string_value(json_object_get(last, "upid"));
+	exit = json_string_value(json_object_get(last, "status"));
+	if (!upid || !exit || strcmp(exit, "OK") == 0)
+		return;
+	str_escape(exit, strlen(exit), text, sizeof(text));
+	snprintf(ret, size, ": %s", text);
+	pve_task_log(b->api, op, upid, exit, ret, size);
+}
+
 int pve_sdn_make(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
-	char status[STATUS_MAX];
+	char status[STATUS_MAX], why[700];
 
+	op_progress(op, 0, 0, "applying networks");
 	/* The task of an apply ends with OK even if the node did not take over the zone. */
-	for (int i = 0; i < APPLY_TRIES; i++) {
+	for (int i = 1;; i++) {
 		if (apply_and_look(b, op, want_apply(b->site), status, e) < 0 ||
 			wait_for_node(b, op, status, e) < 0)
 			return -1;
 		if (strcmp(status, "available") == 0)
 			return 0;
+		read_reload(b, op, why, sizeof(why));
+		if (i == APPLY_TRIES)
+			break;
+		op_progress(op, 0, 0, "applying networks again%s", why);
 	}
 	return err_set(e, ERR_BACKEND,
-		"node %s did not take over the network zone %s: it is \"%s\" there (see "
-		"`journalctl -u pvedaemon` and `ifreload -a` on the node)",
-		b->inst->node, b->zone, status);
+		"node %s did not take over the network zone %s, which is \"%s\" there%s",
+		b->inst->node, b->zone, status, why);
 }
 
 /* ---- removing ---- */

@@ -93,6 +93,15 @@ static int check_native(const json_t *native, struct err *e)
 	return 0;
 }
 
+bool pve_uses_networks(const struct sandbox_spec *spec)
+{
+	for (size_t i = 0; i < spec->n_vms; i++)
+		for (size_t k = 0; k < spec->vms[i].n_nics; k++)
+			if (spec->vms[i].nics[k].vnet_index != SPEC_NO_VNET)
+				return true;
+	return false;
+}
+
 bool pve_is_isolated(const struct sandbox_spec *spec)
 {
 	return json_is_true(json_object_get(spec->native, "isolated"));

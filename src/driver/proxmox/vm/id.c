@@ -98,9 +98,13 @@ int pve_run_in_turn(
 	once.id = id;
 	while (pve_run_once(b->api, op, call->once ? &once : NULL, call->method,
 		       json_incref(call->params), call->flags, e, "/nodes/%s/qemu/%u/%s",
-		       b->inst->node, call->vmid, call->path) < 0)
-		if (!pve_says_vm_locked(e, call->vmid) || op_pause(&turn, LOCK_PAUSE, &late) < 0)
+		       b->inst->node, call->vmid, call->path) < 0) {
+		if (!pve_says_vm_locked(e, call->vmid))
 			return -1;
+		op_progress(op, 0, 0, "waiting for a lock: %.200s", e->msg);
+		if (op_pause(&turn, LOCK_PAUSE, &late) < 0)
+			return -1;
+	}
 	return 0;
 }
 

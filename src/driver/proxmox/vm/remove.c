@@ -249,6 +249,7 @@ static int remove_vm(
 			why = *e;
 		else
 			err_set(&why, ERR_BUSY, "it is still being made");
+		op_progress(op, 0, 0, "VM %u: %.200s", vm->vmid, why.msg);
 		if (op_pause(op, pause, e) < 0) {
 			*e = why;
 			return err_wrap(e, "VM %u would not go", vm->vmid);

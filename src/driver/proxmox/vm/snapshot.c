@@ -105,6 +105,7 @@ static int wait_unlocked(struct pve_vm *vm, const struct op *op, struct err *e)
 			return -1;
 		if (!json_object_get(status, "lock"))
 			return 0;
+		op_progress(op, 0, 0, "waiting until the server unlocks %s", vm->spec->name);
 		if (op_pause(op, LOCK_PAUSE, e) < 0)
 			return -1;
 	}

@@ -73,7 +73,7 @@ static int try_once(struct pve_sandbox *b, const struct op *op, const struct pve
 	auto_turn struct turn *held = NULL;
 
 	if (alone) {
-		if (turn_take(&b->site->applying, op, e) < 0)
+		if (turn_take_saying(&b->site->applying, op, "networks to be applied", e) < 0)
 			return -1;
 		held = &b->site->applying;
 	}
@@ -90,11 +90,14 @@ int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, con
 		.once = once};
 	struct err late;
 
-	for (int i = 0; try_once(b, op, &call, i > 0, e) < 0; i++)
+	for (int i = 0; try_once(b, op, &call, i > 0, e) < 0; i++) {
 		if (i + 1 == START_TRIES || !pve_says_bridge_failed(e) ||
 			!is_stopped(b, op, vmid) || !met_an_apply(b, op, vmid) ||
 			op_pause(op, PAUSE * (1 << i), &late) < 0)
 			return -1;
+		op_progress(
+			op, 0, 0, "networks were applied meanwhile, starting VM %u again", vmid);
+	}
 	return 0;
 }
 
