@@ -250,9 +250,11 @@ static const struct shape vm_shape = {
 		{"cpu", FIELD_TEXT, AT(vm_spec, cpu), .min = 1, .max = 256, .text = &cpu_text,
 			.help = "The CPU model. Absent: the driver's choice."},
 		{"vga", FIELD_CHOICE, .preset = "\"none\"", AT(vm_spec, vga), .choices = &vga_choices,
-			.help = "A graphics card; screenshots need \"std\"."},
+			.help = "A graphics card; screenshots need \"std\". With \"none\" a "
+				"Proxmox template keeps its own."},
 		{"tablet", FIELD_BOOL, .preset = "false", AT(vm_spec, tablet),
-			.help = "A USB tablet as the pointer."},
+			.help = "A USB tablet as the pointer. With false a Proxmox template "
+				"keeps its own."},
 		{"firewall", FIELD_BOOL, .preset = "false", AT(vm_spec, firewall),
 			.help = "Turn on the Proxmox firewall on its NICs."},
 		{"await_before_next_vm", FIELD_BOOL, .preset = "false",

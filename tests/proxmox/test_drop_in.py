@@ -69,15 +69,75 @@ async def test_commands_run_in_all_that_have_an_agent(sample: Sample) -> None:
         assert done.stdout == f"{name}\n"
 
 
-@pytest.mark.parametrize("user", [None, "root", "nobody"])
-async def test_everything_starts_at_the_root(sample: Sample, user: str | None) -> None:
+async def test_everything_starts_at_the_root(sample: Sample) -> None:
     machine = sample["default"]
-    assert (await machine.exec(["pwd"], user=user)).stdout == "/\n"
-    assert (await machine.exec(["pwd"], cwd="tmp", user=user)).stdout == "/tmp\n"
-    assert (await machine.exec(["pwd"], cwd="/proc", user=user)).stdout == "/proc\n"
+    assert (await machine.exec(["pwd"])).stdout == "/\n"
+    assert (await machine.exec(["pwd"], cwd="tmp")).stdout == "/tmp\n"
+    assert (await machine.exec(["pwd"], cwd="/proc")).stdout == "/proc\n"
     await machine.write_file("some/file", "text")
-    assert (await machine.exec(["cat", "/some/file"], user=user)).stdout == "text"
     assert await machine.read_file("some/file") == "text"
+    assert (await machine.exec(["cat", "some/file"])).stdout == "text"
+
+
+async def test_a_user_logs_in(sample: Sample) -> None:
+    """In the user's home, with what the profile sets: as by `su -l`, there and here."""
+    machine = sample["default"]
+    await machine.exec(["adduser", "-D", "kim"])
+    await machine.exec(["sh", "-c", "echo export LAB=of-the-lab >>/etc/profile"])
+    await machine.write_file("/home/kim/.profile", "export MINE=of-kim\n")
+    await machine.write_file("/tmp/locked", "#!/bin/sh\n")
+
+    async def sh(script: str, **more: Any) -> str:
+        done = await machine.exec(["sh", "-c", script], user="kim", **more)
+        assert done.success, done
+        return done.stdout.rstrip()
+
+    assert await sh("whoami; pwd; echo $LAB $MINE $HOME $USER") == (
+        "kim\n/home/kim\nof-the-lab of-kim /home/kim kim"
+    )
+    assert await sh("echo mine >note; cat note") == "mine"
+    assert await sh("mkdir 'sub dir'") == ""
+    assert await sh("pwd", cwd="sub dir") == "/home/kim/sub dir"
+    assert await sh("pwd", cwd="/proc") == "/proc"
+    assert await sh("echo \"$A\"", env={"A": "it's $HOME\n"}) == "it's $HOME"
+    assert await sh("cat", input="from 'me'") == "from 'me'"
+    assert await sh("echo \"$0 $1\"") == "sh"
+    assert (await machine.exec(["ulimit", "-n"], user="kim")).success  # the shell's own command
+    assert (await machine.exec(["echo", "a b", "$HOME", "'"], user="kim")).stdout == "a b $HOME '\n"
+    assert (await machine.exec(["sh", "-c", "exit 70"], user="kim")).returncode == 70
+    assert (await machine.exec(["no-such"], user="kim")).returncode == 127
+    assert "nobody-here" in (await machine.exec(["true"], user="nobody-here")).stderr
+    with pytest.raises(PermissionError, match="locked"):
+        await machine.exec(["/tmp/locked"], user="kim")
+    with pytest.raises(TimeoutError):
+        await machine.exec(["sleep", "1000"], user="kim", timeout=1)
+    assert "sleep 1000" not in (await machine.exec(["ps"])).stdout
+    assert (await machine.exec(["pwd"], user="root")).stdout == "/root\n"
+
+
+async def test_what_a_template_keeps(shop: PveServer, anyio_backend: str) -> None:
+    """Its display, its pointer; its memory and processors, if the configuration says None."""
+    wanted = VmConfig(
+        vm_source_config=VmSourceConfig(existing_vm_template_tag="own"),
+        name="kept",
+        ram_mb=None,
+        vcpus=None,
+        is_sandbox=True,
+        native={"hotplug": "disk"},
+    )
+    kept = {"vga": "qxl", "tablet": "1", "memory": "320", "cores": "3"}
+    disk = {"scsi0": "local-lvm:base-190-disk-0,size=1G", "agent": "1", "serial0": "socket"}
+    shop.control("add_vm", vmid=190, template=True, config={"tags": "inspect;own", **disk, **kept})
+    config = ProxmoxSandboxEnvironmentConfig(vms_config=(wanted,))
+    hash(config)
+    made = await ProxmoxSandboxEnvironment.sample_init("task", config, {})
+    try:
+        one = made["kept"].as_type(ProxmoxSandboxEnvironment)
+        found = shop.state()["vms"][str(one.vm_id)]["config"]
+        assert {name: found.get(name) for name in kept} == kept
+        assert found["hotplug"] == "disk"
+    finally:
+        await ProxmoxSandboxEnvironment.sample_cleanup("task", config, made, False)
 
 
 async def test_it_knows_where_it_is(shop: PveServer, sample: Sample) -> None:

@@ -8,7 +8,12 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from inspect_ai.util import SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
+from inspect_ai.util import (
+    ExecResult,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    sandboxenv,
+)
 from pydantic import ValidationError
 from typing_extensions import override
 
@@ -25,6 +30,7 @@ from ._proxmox_config import (
     load_instances,
     untimed_wait,
 )
+from ._proxmox_exec import check_permission, login_command
 from ._relative_paths import Locate, note_start
 from ._sandbox import VmSandboxEnvironment
 from ._sandbox_requests import progress_text
@@ -105,7 +111,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     logger = logger
     TRACE_NAME = "proxmox_sandbox_environment"
 
-    start_directory = "/"  # that plugin's commands started where the agent was
+    start_directory = "/"  # that plugin's commands and files started where the agent was
 
     @classmethod
     @override
@@ -178,6 +184,26 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     @override
     def untimed_limit(self) -> int | None:
         return untimed_wait()
+
+    @override
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        """As for all providers; with a user, in a login of that user, as that plugin had it."""
+        if not user or not cmd or not self.start_directory:  # in Windows there are no users
+            return await super().exec(cmd, input, cwd, env, user, timeout, timeout_retry)
+        login = login_command(user, cmd, cwd, env or {})
+        result = await super().exec(login, input, None, None, "root", timeout, timeout_retry)
+        check_permission(result, cmd[0])
+        return result
 
     # For that plugin a snapshot is of one VM, not of the whole sandbox.
 

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 from typing_extensions import override
 
-from ._config import BuiltIn, OsType, SandboxConfig, with_absolute_paths, with_none
+from ._config import BuiltIn, CloudInit, OsType, SandboxConfig, with_absolute_paths, with_none
 from ._inspect_private import PrerequisiteError
 from ._proxmox_checks import check_one_source, check_vm_name, check_vms, normal_mac
 from ._relative_paths import Locate, locate_setting
@@ -156,7 +156,11 @@ class HealthCheck(_ProxmoxModel):
 
 
 class VmConfig(_ProxmoxModel):
-    """A virtual machine."""
+    """A virtual machine.
+
+    `cloud_init` and `native` are those of `inspect_moat.VmConfig`: documents for cloud-init, and
+    settings of Proxmox's own, as for `qm set`. `ram_mb=None` and `vcpus=None` keep the template's.
+    """
 
     vm_source_config: VmSourceConfig
     name: Annotated[str, AfterValidator(check_vm_name)] | None = None
@@ -175,6 +179,13 @@ class VmConfig(_ProxmoxModel):
     await_before_next_vm: bool = False
     depends_on: tuple[str, ...] = ()
     healthcheck: HealthCheck | None = None
+    cloud_init: CloudInit | None = Field(default=None, repr=False)
+    native: dict[str, Any] = Field(default_factory=dict)
+
+    @override
+    def __hash__(self) -> int:
+        # pydantic's own hash fails on fields that hold a dict
+        return hash((type(self), self.model_dump_json()))
 
     @property
     def requires_guest_agent(self) -> bool:
@@ -411,7 +422,12 @@ def _instance_to_json(instance: ProxmoxInstanceConfig) -> dict[str, Any]:
 
 def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:
     spec = vm.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    if vm.native:
+        spec["native"] = dict(vm.native)  # with its nulls, which mean something
     spec["name"] = name
+    for field, setting in (("ram_mb", "memory"), ("vcpus", "cores")):
+        if getattr(vm, field) is None:  # left out, so that the clone has what the template has
+            spec["native"] = {setting: None, **spec.get("native", {})}
     spec["source"] = spec.pop("vm_source_config")
     for nic in spec.get("nics", ()):
         nic["vnet"] = nic.pop("vnet_alias")

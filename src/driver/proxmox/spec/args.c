@@ -258,8 +258,10 @@ static void set_machine(json_t *j, const struct pve_vm_plan *p)
 			set_text(j, "efidisk0", text);
 		}
 	}
-	set_text(j, "vga", vm->vga == SPEC_VGA_STD ? "std" : "none");
-	json_object_set_new(j, "tablet", json_boolean(vm->tablet));
+	if (!own || vm->vga != SPEC_VGA_NONE)
+		set_text(j, "vga", vm->vga == SPEC_VGA_STD ? "std" : "none");
+	if (!own || vm->tablet)
+		json_object_set_new(j, "tablet", json_boolean(vm->tablet));
 }
 
 #define DISC_DRIVE "sata5"
