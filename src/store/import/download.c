@@ -5,6 +5,7 @@
 #include "util/auto.h"
 #include "util/buf.h"
 #include "util/str.h"
+#include "util/system/paths.h"
 
 enum {
 	CONNECT_S = 30,
@@ -45,11 +46,13 @@ void download_close(struct download *d)
 static bool set_up(struct download *d, const char *url)
 {
 	CURL *c = d->easy;
+	const char *ca_file = paths_ca_file();
 	/* A redirection from https must not lead to http, where nothing proves who the
 	 * server is. */
 	const char *onward = str_starts(url, "https://") ? "https" : "http,https";
 
 	return curl_easy_setopt(c, CURLOPT_URL, url) == CURLE_OK &&
+	       (!ca_file || curl_easy_setopt(c, CURLOPT_CAINFO, ca_file) == CURLE_OK) &&
 	       curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, onward) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L) == CURLE_OK &&

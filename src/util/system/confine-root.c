@@ -44,13 +44,19 @@ static int make_parents(const char *path)
 	return 0;
 }
 
-static int bind(const char *from, const char *to, uint64_t attributes)
+/* glibc has had a function for it since 2.36. */
+static int set_attributes(const char *path, unsigned flags, uint64_t attributes)
 {
 	struct mount_attr attr = {.attr_set = attributes};
 
+	return (int)syscall(SYS_mount_setattr, AT_FDCWD, path, flags, &attr, sizeof(attr));
+}
+
+static int bind(const char *from, const char *to, uint64_t attributes)
+{
 	if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return -1;
-	return mount_setattr(AT_FDCWD, to, AT_RECURSIVE, &attr, sizeof(attr));
+	return set_attributes(to, AT_RECURSIVE, attributes);
 }
 
 /* Shows a file or a directory of the host, read-only, if there is one. */
@@ -154,8 +160,6 @@ static int make_device(const char *path, uid_t owner)
 
 static int fill(const struct confinement *c, const char *file, uid_t owner)
 {
-	struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
-
 	if (mkdir(BASE "/tmp", 0755) < 0 ||
 		mount("moat", BASE "/tmp", "tmpfs", MS_NOSUID | MS_NOEXEC | MS_NODEV,
 			SIZE ",mode=1777") < 0)
@@ -167,7 +171,7 @@ static int fill(const struct confinement *c, const char *file, uid_t owner)
 		show_device("/dev/null") < 0 || show_device("/dev/urandom") < 0 ||
 		(c->device && make_device(c->device, owner) < 0))
 		return -1;
-	return mount_setattr(AT_FDCWD, BASE, 0, &read_only, sizeof(read_only));
+	return set_attributes(BASE, 0, MOUNT_ATTR_RDONLY);
 }
 
 /* The host's root lies above ours afterwards, at the same place. */

@@ -182,3 +182,18 @@ int paths_find_part(const char *name, char **ret, struct err *e)
 	}
 	return err_set(e, ERR_NOT_FOUND, "%s is not installed with moat", name);
 }
+
+const char *paths_ca_file(void)
+{
+	/* Debian and Arch; Fedora and RHEL; openSUSE; Alpine and others. */
+	static const char *const usual[] = {"/etc/ssl/certs/ca-certificates.crt",
+		"/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+	const char *v = getenv("SSL_CERT_FILE");
+
+	if (v && *v)
+		return v;
+	for (size_t i = 0; i < ARRAY_LEN(usual); i++)
+		if (path_exists(usual[i]))
+			return usual[i];
+	return NULL;
+}

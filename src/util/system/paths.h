@@ -25,3 +25,7 @@ void paths_free(struct paths *p);
 /* Finds a file that was installed or built beside the running binary: names such as "moat-guest" or
  * "recipes". ERR_NOT_FOUND's message is the name alone. */
 int paths_find_part(const char *name, char **ret, struct err *e);
+
+/* The file with the certificates of those whom this machine trusts; NULL: not found. A program that
+ * is made for many systems has to look; SSL_CERT_FILE overrides, as it does elsewhere. */
+const char *paths_ca_file(void);

@@ -7,6 +7,7 @@
 #include <curl/curl.h>
 
 #include "util/auto.h"
+#include "util/system/paths.h"
 #include "wire/base64.h"
 #include "wire/sha256.h"
 
@@ -101,6 +102,7 @@ static int check_pin(struct pve_conn *c, const struct conn_target *t, struct err
 static int setup(struct pve_conn *c, const struct conn_target *t, char *text, struct err *e)
 {
 	bool verify = t->verify && !t->fingerprint;
+	const char *ca_file = paths_ca_file();
 	CURL *h = c->easy = curl_easy_init();
 
 	c->multi = curl_multi_init();
@@ -111,6 +113,7 @@ static int setup(struct pve_conn *c, const struct conn_target *t, char *text, st
 		curl_easy_setopt(h, CURLOPT_SSL_ENABLE_ALPN, 0L) ||
 		curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, verify ? 1L : 0L) ||
 		curl_easy_setopt(h, CURLOPT_SSL_VERIFYHOST, verify ? 2L : 0L) ||
+		(ca_file && curl_easy_setopt(h, CURLOPT_CAINFO, ca_file)) ||
 		curl_easy_setopt(h, CURLOPT_CERTINFO, t->fingerprint ? 1L : 0L) ||
 		curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L) ||
 		curl_easy_setopt(h, CURLOPT_TCP_NODELAY, 1L) ||

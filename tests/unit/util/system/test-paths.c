@@ -123,6 +123,15 @@ static void test_self(void)
 	OK(paths_find_part("no-such-part", &none, &e) < 0 && e.kind == ERR_NOT_FOUND && !none);
 }
 
+static void test_ca_file(void)
+{
+	put_file(at("ca.pem"), "");
+	setenv("SSL_CERT_FILE", at("ca.pem"), 1);
+	STR_IS(paths_ca_file(), at("ca.pem"));
+	unsetenv("SSL_CERT_FILE");
+	OK(!paths_ca_file() || strcmp(paths_ca_file(), at("ca.pem")) != 0);
+}
+
 int main(void)
 {
 	umask(022);
@@ -131,6 +140,7 @@ int main(void)
 	test_make();
 	test_foreign_runtime();
 	test_self();
+	test_ca_file();
 	scratch_end();
 	return tap_done();
 }
