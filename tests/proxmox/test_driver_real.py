@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,3 +107,20 @@ def test_a_snapshot_keeps_the_memory(lab: Lab) -> None:
     words = ["cat", "/root/state", "/proc/sys/kernel/random/boot_id"]
     result = lab.home.ok("exec", "--vm", "attacker", lab.sandbox, "--", *words)
     assert result == f"before\n{boot}".strip()
+
+
+def test_a_vm_that_ended_lives_again_after_a_restore(lab: Lab) -> None:
+    def attacker() -> dict[str, Any]:
+        vms = json.loads(lab.home.ok("ls", lab.sandbox, "--json"))["sandboxes"][0]["vms"]
+        return next(vm for vm in vms if vm["name"] == "attacker")
+
+    true = ("exec", "--vm", "attacker", lab.sandbox, "--", "true")
+    lab.home.ok("snapshot", lab.sandbox, "two", timeout=WAIT_SECONDS)
+    lab.home.ok(*true)
+    where = f"/nodes/{lab.client.server.node}/qemu/{lab.ids['attacker']}/status/stop"
+    assert lab.client.task("POST", where) == "OK"
+    assert "not running any more" in lab.home.fails(*true, timeout=WAIT_SECONDS)
+    assert attacker()["state"] == "dead"
+    lab.home.ok("restore", lab.sandbox, "two", timeout=WAIT_SECONDS)
+    lab.home.ok(*true)
+    assert attacker()["state"] == "running"

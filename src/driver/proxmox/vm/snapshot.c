@@ -127,6 +127,7 @@ static int restore_one(void *arg, size_t i, const struct op *op, struct err *e)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	if (vm->guest)
 		pve_guest_forget(vm->guest);
+	pve_vm_revive(vm);
 	return 0;
 }
 

@@ -300,3 +300,11 @@ void pve_vm_explain(struct pve_vm *vm, struct err *e)
 	vm->state = VM_DEAD;
 	vm->death = *e;
 }
+
+void pve_vm_revive(struct pve_vm *vm)
+{
+	auto_unlock struct lock *held = lock_take(&vm->mu);
+
+	if (vm->state == VM_DEAD)
+		vm->state = VM_RUNNING;
+}
