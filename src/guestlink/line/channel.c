@@ -137,6 +137,14 @@ int channel_route(struct line *l, const struct frame *frame, struct err *e)
 
 /* ---- for operations ---- */
 
+int64_t channel_stood_ns(const struct channel *c)
+{
+	struct line *l = c->line;
+
+	auto_unlock struct lock *held = lock_take(&l->mu);
+	return l->stood_ns + (l->still ? now_ns() - l->still_since_ns : 0);
+}
+
 void channel_news_free(struct channel_news *news)
 {
 	for (size_t i = 0; i < ARRAY_LEN(news->data); i++)

@@ -56,6 +56,8 @@ size_t channel_room(struct channel *c);
  * part of the window. */
 int channel_consumed(const struct op *op, struct channel *c, size_t n, struct err *e);
 
+/* How long the VM has stood still since the line was opened. */
+int64_t channel_stood_ns(const struct channel *c);
 /* Readable when there may be news. */
 int channel_fd(const struct channel *c);
 /* Fails when the line has failed, unless the operation had ended before. */

@@ -49,7 +49,15 @@ void line_ask_for_sign(struct guest *g)
 
 void line_stand_still(struct guest *g, bool still)
 {
-	line_of(g)->still = still;
+	struct line *l = line_of(g);
+	int64_t now = now_ns();
+
+	auto_unlock struct lock *held = lock_take(&l->mu);
+	if (still && !l->still)
+		l->still_since_ns = now;
+	if (!still && l->still)
+		l->stood_ns += now - l->still_since_ns;
+	l->still = still;
 }
 
 double line_silence(struct guest *g)

@@ -33,8 +33,11 @@ struct talk {
 	uint64_t max; /* of data from the guest, each stream; 0: no limit */
 	uint64_t got[WIRE_BODY + 1];
 	double timeout; /* of the command, which the guest sees to; 0: none */
+	int64_t start_ns;
 	int64_t overdue_ns;
-	int64_t held_up_ns; /* how long sink() has kept us waiting */
+	int64_t held_up_ns;      /* how long sink() has kept us waiting */
+	int64_t stood_ns;        /* how long the VM had stood still when overdue_ns was set */
+	int64_t stood_before_ns; /* ... and at the start */
 };
 
 /* Data from the guest. */
@@ -162,21 +165,24 @@ static int wait_for_news(struct talk *t, struct err *e)
 		op.deadline_ns = t->overdue_ns;
 	if (op_wait_fds(&op, fds, take ? 2 : 1, e) == 0)
 		return 0;
-	if (e->kind == ERR_TIMEOUT && op.deadline_ns != t->op->deadline_ns)
-		return overdue(t, e);
-	return -1;
+	if (e->kind != ERR_TIMEOUT || op.deadline_ns == t->op->deadline_ns)
+		return -1;
+	return channel_stood_ns(t->channel) > t->stood_ns ? 0 : overdue(t, e);
 }
 
-/* Output has come, so the command may take longer; ERR_UNAVAILABLE: it has taken too long. */
-static int put_off_overdue(struct talk *t, int64_t start_ns, struct err *e)
+/* Output has come, or the VM stood still, so the command may take longer; ERR_UNAVAILABLE: it has
+ * taken too long. The guest's clock stands still with the VM. */
+static int put_off_overdue(struct talk *t, struct err *e)
 {
 	const int64_t second = 1000000000;
-	int64_t now = now_ns(), due = start_ns + t->held_up_ns, latest;
+	int64_t now = now_ns(), due, latest;
 
 	t->overdue_ns = OP_NO_DEADLINE;
 	if (!(t->timeout > 0) || t->timeout > 1e9)
 		return 0;
-	due += (int64_t)(t->timeout * 1e9);
+	t->stood_ns = channel_stood_ns(t->channel);
+	due = t->start_ns + t->held_up_ns + (t->stood_ns - t->stood_before_ns) +
+	      (int64_t)(t->timeout * 1e9);
 	latest = due + LATEST_S * second;
 	t->overdue_ns = (due > now ? due : now) + OVERDUE_S * second;
 	if (t->overdue_ns > latest)
@@ -186,8 +192,8 @@ static int put_off_overdue(struct talk *t, int64_t start_ns, struct err *e)
 
 static int converse(struct talk *t, struct channel_end *ret, struct err *e)
 {
-	int64_t start = t->timeout > 0 ? now_ns() : 0;
-
+	t->start_ns = now_ns();
+	t->stood_before_ns = channel_stood_ns(t->channel);
 	for (;;) {
 		auto_channel_news struct channel_news news = {0};
 
@@ -203,7 +209,7 @@ static int converse(struct talk *t, struct channel_end *ret, struct err *e)
 			*ret = news.end;
 			return 0;
 		}
-		if (put_off_overdue(t, start, e) < 0 || feed(t, e) < 0 || wait_for_news(t, e) < 0)
+		if (put_off_overdue(t, e) < 0 || feed(t, e) < 0 || wait_for_news(t, e) < 0)
 			return -1;
 	}
 }

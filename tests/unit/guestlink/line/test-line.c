@@ -1,6 +1,7 @@
 /* The line against a guest that keeps to the protocol. */
 #include <signal.h>
 
+#include "guestlink/line/channel.h"
 #include "line-guest.h"
 
 /* Greetings. */
@@ -542,6 +543,39 @@ static void test_many(void)
 	peer_join(&p);
 }
 
+/* The guest's clock stands still with its VM: what commands have for their time counts it. */
+
+static void test_standing_still(void)
+{
+	const struct channel_rules rules = {.end = WIRE_DONE};
+	struct peer p;
+	struct guest *g = open_line(&p, echo_many, NULL);
+	struct channel *c = NULL;
+	int64_t once, now;
+	struct err e;
+
+	if (channel_open(g, &rules, &c, &e) < 0)
+		abort();
+	OK(channel_stood_ns(c) == 0);
+	for (now = now_ns(), guest_stand_still(g, true); now_ns() == now;)
+		;
+	once = channel_stood_ns(c);
+	OK(once > 0);
+	guest_stand_still(g, true); /* it does so already */
+	OK(channel_stood_ns(c) >= once);
+	guest_stand_still(g, false);
+	once = channel_stood_ns(c);
+	for (now = now_ns(); now_ns() == now;)
+		;
+	OK(channel_stood_ns(c) == once);
+	guest_stand_still(g, true);
+	guest_stand_still(g, false);
+	OK(channel_stood_ns(c) >= once);
+	channel_close(c);
+	guest_free(g);
+	peer_join(&p);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -555,5 +589,6 @@ int main(void)
 	test_errno();
 	test_list();
 	test_many();
+	test_standing_still();
 	return tap_done();
 }
