@@ -188,9 +188,26 @@ static void tell_what_is_left(struct daemon *d)
 			left);
 }
 
-static void drain(struct daemon *d)
+static void await_sessions(struct daemon *d)
 {
 	struct op op = op_for_cleanup(DRAIN_SECONDS);
+	struct err e;
+
+	for (;;) {
+		{
+			auto_unlock struct lock *held = lock_take(&d->mu);
+			if (d->sessions == 0)
+				return;
+		}
+		if (op_pause(&op, 0.02, &e) < 0) {
+			log_msg(NULL, LOG_ERROR, "some connections would not end");
+			return;
+		}
+	}
+}
+
+static void drain(struct daemon *d)
+{
 	struct err e;
 
 	for (unsigned i = 0; i < SPEC_DRIVERS; i++)
@@ -201,18 +218,10 @@ static void drain(struct daemon *d)
 		for (struct session *s = d->session_list; s; s = s->next)
 			op_cancel(&s->op);
 	}
-	for (;;) {
-		{
-			auto_unlock struct lock *held = lock_take(&d->mu);
-			if (d->sessions == 0)
-				break;
-		}
-		if (op_pause(&op, 0.02, &e) < 0) {
-			log_msg(NULL, LOG_ERROR, "some connections would not end");
-			break;
-		}
-	}
+	await_sessions(d);
 	removal_run(d, NULL, any, NULL, &e);
+	/* One that waited for its sandbox's removal may still be at it, with the daemon's parts. */
+	await_sessions(d);
 	tell_what_is_left(d);
 }
 
