@@ -69,7 +69,7 @@ struct vm_figures {
 struct check { /* one line of `moat doctor` */
 	const char *name;
 	enum { CHECK_OK, CHECK_WARN, CHECK_MISSING } state;
-	char detail[256], fix[256]; /* fix: a command, or "" */
+	char detail[1024], fix[512]; /* fix: a command, or "" */
 };
 
 /* What a client asks for. It outlives the sandbox, but for access, which is there during create

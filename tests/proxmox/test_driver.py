@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
+from client import Client
 from server import PveServer
 
 from driver import (
@@ -55,8 +61,27 @@ def vms_of(server: PveServer, sandbox: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def checks_of(home: PveHome) -> dict[str, dict[str, str]]:
+    return {
+        c["name"]: c for c in json.loads(home.run("doctor", "proxmox", "--json").stdout)["checks"]
+    }
+
+
 def test_doctor_sees_a_good_server(home: PveHome, clean: PveServer) -> None:
+    client = Client(clean)
+    options, rules = "/cluster/firewall/options", "/cluster/firewall/rules"
+    assert client.call("PUT", options, {"enable": 1}).status == 200
+    for port in (53, 67):
+        rule = {"type": "in", "action": "ACCEPT", "enable": 1, "proto": "udp", "dport": str(port)}
+        assert client.call("POST", rules, rule).status == 200
     checks = json.loads(home.ok("doctor", "proxmox", "--json"))["checks"]
+    for _ in range(2):
+        assert client.call("DELETE", f"{rules}/0").status == 200
+    told = checks_of(home)["firewall"]
+    assert told["state"] == "warn"
+    assert "refuses DHCP (udp 67)" in told["detail"]
+    assert client.call("PUT", options, {"enable": 0}).status == 200
+    assert "is off" in checks_of(home)["firewall"]["detail"]
     assert {c["name"] for c in checks} >= {
         "login",
         "version",
@@ -74,6 +99,7 @@ def test_doctor_names_what_is_wrong(clean: PveServer) -> None:
         password="weak",
         grants={"/": ["VM.Audit", "Sys.Audit"]},
     )
+    served = clean.fingerprint.replace(":", "").lower()
     weak = instance(clean, user="weak", user_realm="pve", password="weak", image_storage="nowhere")
     for case, name, text in (
         (instance(clean, node="other"), "node", "there are: pve"),
@@ -81,6 +107,11 @@ def test_doctor_names_what_is_wrong(clean: PveServer) -> None:
         (instance(clean, fingerprint="00" * 32), "login", "fingerprint"),
         (instance(clean, fingerprint=None), "login", "certificate"),
         (weak, "privileges", "VM.Allocate"),
+        # The last of the list: none is cut off.
+        (weak, "privileges", "SDN.Use"),
+        (weak, "storage", "Datastore.Audit on /storage/nowhere is missing"),
+        # The one that is served, whole.
+        (instance(clean, fingerprint="00" * 32), "login", served),
     ):
         other = PveHome(case)
         try:
@@ -90,6 +121,44 @@ def test_doctor_names_what_is_wrong(clean: PveServer) -> None:
             assert any(c["name"] == name and text in c["detail"] and c["fix"] for c in bad), bad
         finally:
             other.close()
+
+
+def test_doctor_counts_memory_as_the_pool_does(home: PveHome, clean: PveServer) -> None:
+    """What a running VM was promised and has not touched is not free."""
+    sandbox = home.up(spec(vms=[vm("a", ram_mb=2048)]))
+    (left,) = re.findall(r", (\d+) MB left", checks_of(home)["node"]["detail"])
+    waiting = home.start("up", home.spec(spec(vms=[vm("b", ram_mb=63000)])), stderr=PIPE)
+    assert waiting.stderr is not None
+    assert f"one has {left} MB left of the 63000 needed" in waiting.stderr.readline().decode()
+    waiting.terminate()
+    waiting.wait()
+    home.ok("rm", sandbox)
+
+
+def test_doctor_knows_a_node_that_does_not_report(home: PveHome, clean: PveServer) -> None:
+    clean.control("node", node="pve", reports=False)
+    told = checks_of(home)["node"]
+    clean.control("node", node="pve", reports=True)
+    assert told["state"] == "missing"
+    assert "does not report" in told["detail"]
+    assert "restart pvestatd" in told["fix"]
+
+
+def test_doctor_cuts_nothing_off_in_a_terminal(clean: PveServer) -> None:
+    home = PveHome(instance(clean, fingerprint="00" * 32))
+    try:
+        terminal, other_end = pty.openpty()
+        doctor = home.start("doctor", "proxmox", stdout=other_end)
+        os.close(other_end)
+        shown = ""
+        with contextlib.suppress(OSError):  # the end of a terminal is an error
+            while piece := os.read(terminal, 4096):
+                shown += piece.decode()
+        os.close(terminal)
+        assert doctor.wait() == 1
+        assert clean.fingerprint.replace(":", "").lower() in shown
+    finally:
+        home.close()
 
 
 def test_a_vm_is_what_the_spec_says(home: PveHome, clean: PveServer) -> None:

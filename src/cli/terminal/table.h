@@ -18,4 +18,5 @@ static inline void auto_tablep(struct table **t)
 int table_row(struct table *t, const char *const *cells, struct err *e);
 /* Colours the first column of the last row. */
 void table_colour(struct table *t, enum colour c);
+/* width 0 of the screen: nothing is cut. */
 void table_print(const struct table *t, const struct screen *s, FILE *to);

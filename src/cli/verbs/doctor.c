@@ -33,9 +33,11 @@ static int print_checks(struct cli *cli, const json_t *checks, struct err *e)
 {
 	static const char *const heads[] = {"STATE", "DRIVER", "CHECK", "DETAIL", NULL};
 	auto_table struct table *t = NULL;
+	struct screen whole = cli->screen;
 	const json_t *check;
 	size_t i;
 
+	whole.width = 0; /* the end of a line may be what has to be typed */
 	if (table_new(heads, &t, e) < 0)
 		return -1;
 	json_array_foreach(checks, i, check) {
@@ -46,7 +48,7 @@ static int print_checks(struct cli *cli, const json_t *checks, struct err *e)
 			return -1;
 		table_colour(t, colour_of(get_str(check, "state")));
 	}
-	table_print(t, &cli->screen, stdout);
+	table_print(t, &whole, stdout);
 	return 0;
 }
 

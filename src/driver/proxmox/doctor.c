@@ -8,8 +8,10 @@
 #include <time.h>
 
 #include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/pool.h"
 #include "driver/proxmox/site/access.h"
 #include "driver/proxmox/site/node.h"
+#include "driver/proxmox/spec/args.h"
 #include "util/auto.h"
 #include "util/json.h"
 
@@ -22,6 +24,7 @@ struct report {
 	struct pve_inst *inst;
 	struct pve_api *api;
 	const struct op *op;
+	const json_t *privileges; /* NULL: they cannot be seen */
 };
 
 PRINTF_LIKE(5, 6)
@@ -39,6 +42,11 @@ static void say(
 	r->say(r->arg, &c);
 }
 
+/* The certificate that is served is not the first that `pvenode cert info` lists. */
+#define SHOW_CERTIFICATE                                                                           \
+	"openssl s_client -connect localhost:8006 </dev/null 2>/dev/null | openssl x509 -noout "   \
+	"-fingerprint -sha256"
+
 /* False: the server cannot be asked, which has been reported. */
 static bool check_version(const struct report *r)
 {
@@ -54,15 +62,14 @@ static bool check_version(const struct report *r)
 		const char *fix = "";
 
 		if (pve_says_certificate(&e))
-			fix = "set \"fingerprint\" to what `pvenode cert info` shows, or "
-			      "verify_tls "
-			      "to false";
+			fix = "set \"fingerprint\" to what this shows on the "
+			      "server: " SHOW_CERTIFICATE "; or verify_tls to false";
 		else if (e.kind == ERR_PERMISSION)
 			fix = "check user, user_realm, password or token";
 		else if (e.kind == ERR_UNAVAILABLE)
 			fix = "check host and port, and that pveproxy runs: `systemctl status "
 			      "pveproxy`";
-		say(r, "login", CHECK_MISSING, fix, "%.200s", e.msg);
+		say(r, "login", CHECK_MISSING, fix, "%s", e.msg);
 		return false;
 	}
 	say(r, "login", CHECK_OK, "", "logged in to %s", r->inst->site->base_url);
@@ -81,7 +88,7 @@ static void check_certificate(const struct report *r)
 		say(r, "certificate", CHECK_OK, "", "is the pinned one");
 	else if (json_is_false(json_object_get(a, "verify_tls")))
 		say(r, "certificate", CHECK_WARN,
-			"set \"fingerprint\" to what `pvenode cert info` shows on the server",
+			"set \"fingerprint\" to what this shows on the server: " SHOW_CERTIFICATE,
 			"is not verified: whoever answers there gets the password");
 	else
 		say(r, "certificate", CHECK_OK, "", "is trusted");
@@ -130,7 +137,7 @@ static void check_downloads(const struct report *r, const json_t *all)
 		may ? "" : node);
 }
 
-static void check_privileges(const struct report *r)
+static void check_privileges(const struct report *r, json_t **ret_all)
 {
 	static const struct {
 		const char *path, *names;
@@ -144,14 +151,15 @@ static void check_privileges(const struct report *r)
 		{"/storage", "Datastore.AllocateTemplate"}, {"/storage", "Datastore.Audit"},
 		{"/sdn", "SDN.Allocate"}, {"/sdn", "SDN.Audit"}, {"/sdn", "SDN.Use"},
 		{"/nodes", "Sys.Audit"}};
-	auto_json json_t *all = NULL;
-	char missing[160] = "";
+	char missing[700] = "";
+	json_t *all = NULL;
 	struct err e;
 
 	if (pve_do(r->api, r->op, "GET", NULL, 0, &all, &e, "/access/permissions") < 0) {
-		say(r, "privileges", CHECK_WARN, "", "cannot be seen: %.160s", e.msg);
+		say(r, "privileges", CHECK_WARN, "", "cannot be seen: %s", e.msg);
 		return;
 	}
+	*ret_all = all;
 	for (size_t i = 0; i < ARRAY_LEN(needed); i++)
 		if (!has_privilege(all, needed[i].path, needed[i].names)) {
 			size_t n = strlen(missing);
@@ -169,17 +177,34 @@ static void check_privileges(const struct report *r)
 	check_downloads(r, all);
 }
 
+/* Says what is wrong with a node that is not online. */
+static void say_node(const struct report *r, const char *state, const char *names)
+{
+	if (!state)
+		say(r, "node", CHECK_MISSING, "set \"node\" (or PROXMOX_NODE) to one of them",
+			"%.40s is not there; there are: %s", r->inst->node, names);
+	else if (strcmp(state, "unknown") == 0)
+		say(r, "node", CHECK_MISSING, "systemctl restart pvestatd    # on that node",
+			"%.40s does not report (pvestatd): the server does not know its memory",
+			r->inst->node);
+	else
+		say(r, "node", CHECK_MISSING,
+			"switch the node on, or set \"node\" (or PROXMOX_NODE) to another",
+			"%.40s is %.16s; there are: %s", r->inst->node, state, names);
+}
+
 static bool check_node(const struct report *r)
 {
-	auto_json json_t *nodes = NULL, *status = NULL;
-	char names[128] = "";
+	auto_json json_t *nodes = NULL;
+	struct pve_room room;
+	char names[512] = "";
 	const char *state = NULL;
-	const json_t *n, *memory;
+	const json_t *n;
 	struct err e;
 	size_t i;
 
 	if (pve_do(r->api, r->op, "GET", NULL, 0, &nodes, &e, "/nodes") < 0) {
-		say(r, "node", CHECK_MISSING, "", "%.200s", e.msg);
+		say(r, "node", CHECK_MISSING, "", "%s", e.msg);
 		return false;
 	}
 	json_array_foreach(nodes, i, n) {
@@ -192,20 +217,15 @@ static bool check_node(const struct report *r)
 			snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", name);
 	}
 	if (!state || strcmp(state, "online") != 0) {
-		say(r, "node", CHECK_MISSING, "set \"node\" (or PROXMOX_NODE) to one of them",
-			"%.40s is %.16s; there are: %s", r->inst->node, state ? state : "not there",
-			names);
+		say_node(r, state, names);
 		return false;
 	}
-	if (pve_do(r->api, r->op, "GET", NULL, 0, &status, &e, "/nodes/%s/status", r->inst->node) <
-		0) {
-		say(r, "node", CHECK_WARN, "", "%.200s", e.msg);
-		return true;
-	}
-	memory = json_object_get(status, "memory");
-	say(r, "node", CHECK_OK, "", "%.40s, %" PRId64 " of %" PRId64 " GiB memory free",
-		r->inst->node, (int64_t)json_number_value(json_object_get(memory, "free")) / GIB,
-		(int64_t)json_number_value(json_object_get(memory, "total")) / GIB);
+	if (pve_room_ask(r->inst, r->op, &room, NULL, &e) < 0)
+		say(r, "node", CHECK_WARN, "", "%s", e.msg);
+	else
+		say(r, "node", CHECK_OK, "",
+			"%.40s, %" PRId64 " MB left for sandboxes of %" PRId64 " MB memory",
+			r->inst->node, room.left_mb > 0 ? room.left_mb : 0, room.total_mb);
 	return true;
 }
 
@@ -217,7 +237,7 @@ static void check_space(const struct report *r, const char *storage)
 
 	if (pve_do(r->api, r->op, "GET", NULL, 0, &status, &e, "/nodes/%s/storage/%s/status",
 		    r->inst->node, storage) < 0) {
-		say(r, "space", CHECK_WARN, "", "%.200s", e.msg);
+		say(r, "space", CHECK_WARN, "", "%s", e.msg);
 		return;
 	}
 	avail = (int64_t)json_number_value(json_object_get(status, "avail")) / GIB;
@@ -226,14 +246,32 @@ static void check_space(const struct report *r, const char *storage)
 		"%" PRId64 " GiB free on %.60s", avail, storage);
 }
 
+/* A storage that the login may not see is not listed. */
+static bool may_see_storage(const struct report *r)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/storage/%.100s", r->inst->image_storage);
+	return !r->privileges ||
+	       has_privilege(r->privileges, path, "Datastore.Audit|Datastore.AllocateSpace");
+}
+
 static void check_storages(const struct report *r)
 {
 	auto_pve_storages struct pve_storages st = {0};
 	struct err e;
 
+	if (!may_see_storage(r)) {
+		say(r, "storage", CHECK_MISSING,
+			"pveum acl modify /storage --users USER --roles Moat (docs/proxmox.md has "
+			"the role)",
+			"the login may not see %.60s: Datastore.Audit on /storage/%.60s is missing",
+			r->inst->image_storage, r->inst->image_storage);
+		return;
+	}
 	if (pve_storages_find(r->inst, r->op, &st, &e) < 0) {
 		say(r, "storage", CHECK_MISSING, "check image_storage, iso_storage, import_storage",
-			"%.200s", e.msg);
+			"%s", e.msg);
 		return;
 	}
 	say(r, "storage", st.images ? CHECK_OK : CHECK_MISSING,
@@ -272,7 +310,7 @@ static void check_sdn(const struct report *r)
 		say(r, "sdn", CHECK_MISSING,
 			"apt-get install libpve-network-perl; add \"source "
 			"/etc/network/interfaces.d/*\" to /etc/network/interfaces",
-			"%.200s", e.msg);
+			"%s", e.msg);
 		return;
 	}
 	json_array_foreach(there, i, z) {
@@ -293,6 +331,75 @@ static void check_sdn(const struct report *r)
 		"");
 }
 
+/* Whether a list of rules lets guests reach a UDP port of the node. A security group may do so,
+ * too, and counts. */
+static bool lets_in(const json_t *rules, const char *port)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach((json_t *)rules, i, one) {
+		const char *type = json_string_value(json_object_get(one, "type"));
+		const char *action = json_string_value(json_object_get(one, "action"));
+		const char *proto = json_string_value(json_object_get(one, "proto"));
+		const char *dport = json_string_value(json_object_get(one, "dport"));
+
+		if (!type || !action || !json_integer_value(json_object_get(one, "enable")))
+			continue;
+		if (strcmp(type, "group") == 0)
+			return true;
+		if (strcmp(type, "in") == 0 && strcmp(action, "ACCEPT") == 0 &&
+			(!proto || (strcmp(proto, "udp") == 0 &&
+					   (!dport || pve_has_tag(dport, port)))))
+			return true;
+	}
+	return false;
+}
+
+/* Looks whether the node's own firewall refuses guests the addresses that they ask it for. */
+static void check_node_firewall(const struct report *r, const json_t *cluster)
+{
+	const char *policy = json_string_value(json_object_get(cluster, "policy_in"));
+	auto_json json_t *own = NULL, *all = NULL, *rules = NULL;
+	struct err e;
+	bool open;
+
+	if (pve_do(r->api, r->op, "GET", NULL, 0, &own, &e, "/nodes/%s/firewall/options",
+		    r->inst->node) < 0 ||
+		pve_do(r->api, r->op, "GET", NULL, 0, &all, &e, "/cluster/firewall/rules") < 0 ||
+		pve_do(r->api, r->op, "GET", NULL, 0, &rules, &e, "/nodes/%s/firewall/rules",
+			r->inst->node) < 0) {
+		say(r, "firewall", CHECK_WARN, "", "is on; its rules cannot be seen: %s", e.msg);
+		return;
+	}
+	open = (policy && strcmp(policy, "ACCEPT") == 0) ||
+	       (json_object_get(own, "enable") &&
+		       !json_integer_value(json_object_get(own, "enable"))) ||
+	       ((lets_in(all, "67") || lets_in(rules, "67")) &&
+		       (lets_in(all, "53") || lets_in(rules, "53")));
+	say(r, "firewall", open ? CHECK_OK : CHECK_WARN,
+		"for port in 67 53; do pvesh create /cluster/firewall/rules --type in --action "
+		"ACCEPT --enable 1 --proto udp --dport $port; done",
+		open ? "is on, and guests reach DHCP and DNS of the node"
+		     : "is on, and the node refuses DHCP (udp 67) or names (udp 53) to guests");
+}
+
+static void check_firewall(const struct report *r)
+{
+	auto_json json_t *options = NULL;
+	struct err e;
+
+	if (pve_do(r->api, r->op, "GET", NULL, 0, &options, &e, "/cluster/firewall/options") < 0)
+		say(r, "firewall", CHECK_WARN, "", "cannot be seen: %s", e.msg);
+	else if (!json_integer_value(json_object_get(options, "enable")))
+		say(r, "firewall", CHECK_WARN,
+			"docs/proxmox.md tells which rules come first; then: pvesh set "
+			"/cluster/firewall/options --enable 1",
+			"is off: routes of the node lead from one sandbox to another");
+	else
+		check_node_firewall(r, options);
+}
+
 static void check_clock(const struct report *r)
 {
 	auto_json json_t *j = NULL;
@@ -300,7 +407,7 @@ static void check_clock(const struct report *r)
 	struct err e;
 
 	if (pve_do(r->api, r->op, "GET", NULL, 0, &j, &e, "/nodes/%s/time", r->inst->node) < 0) {
-		say(r, "clock", CHECK_WARN, "", "%.200s", e.msg);
+		say(r, "clock", CHECK_WARN, "", "%s", e.msg);
 		return;
 	}
 	off = (int64_t)json_number_value(json_object_get(j, "time")) - (int64_t)time(NULL);
@@ -327,6 +434,7 @@ int pve_doctor(struct driver *base, const struct op *op, const json_t *access,
 		report(arg, &c);
 	}
 	for (size_t i = 0; insts[i]; i++) {
+		auto_json json_t *privileges = NULL;
 		struct report r = {.say = report,
 			.arg = arg,
 			.inst = insts[i],
@@ -336,11 +444,13 @@ int pve_doctor(struct driver *base, const struct op *op, const json_t *access,
 		if (!check_version(&r))
 			continue;
 		check_certificate(&r);
-		check_privileges(&r);
+		check_privileges(&r, &privileges);
+		r.privileges = privileges;
 		if (!check_node(&r))
 			continue;
 		check_storages(&r);
 		check_sdn(&r);
+		check_firewall(&r);
 		check_clock(&r);
 	}
 	return op_check(op, e);

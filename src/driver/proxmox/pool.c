@@ -147,15 +147,35 @@ static int64_t untouched_mb(const json_t *vms)
 	return sum;
 }
 
-/* Whether an instance has room for the sandbox. 1: yes; 0: not now, with the reason in e; -1: it
- * cannot be asked, or is too small for ever. */
-static int look(struct pve_sandbox *b, struct pve_inst *inst, const struct op *op, struct offer *o,
+int pve_room_ask(struct pve_inst *inst, const struct op *op, struct pve_room *ret, json_t **ret_vms,
 	struct err *e)
 {
 	struct pve_api *api = pve_site_api(inst->site);
 	auto_json json_t *vms = NULL, *status = NULL;
 	const json_t *memory;
-	int64_t total, room;
+
+	if (pve_do(api, op, "GET", NULL, PVE_BRIEF, &vms, e, "/nodes/%s/qemu", inst->node) < 0 ||
+		pve_do(api, op, "GET", NULL, PVE_BRIEF, &status, e, "/nodes/%s/status",
+			inst->node) < 0)
+		return -1;
+	memory = json_object_get(status, "memory");
+	ret->total_mb = mb(json_object_get(memory, "total"));
+	ret->left_mb = mb(json_object_get(memory, "available"));
+	if (!json_object_get(memory, "available"))
+		ret->left_mb = mb(json_object_get(memory, "free"));
+	ret->left_mb -= untouched_mb(vms) + KEEP_MB;
+	if (ret_vms)
+		*ret_vms = take_ptr(&vms);
+	return 0;
+}
+
+/* Whether an instance has room for the sandbox. 1: yes; 0: not now, with the reason in e; -1: it
+ * cannot be asked, or is too small for ever. */
+static int look(struct pve_sandbox *b, struct pve_inst *inst, const struct op *op, struct offer *o,
+	struct err *e)
+{
+	auto_json json_t *vms = NULL;
+	struct pve_room room = {0};
 	unsigned max, sandboxes;
 	uint64_t promised;
 
@@ -169,31 +189,26 @@ static int look(struct pve_sandbox *b, struct pve_inst *inst, const struct op *o
 		err_set(e, ERR_BUSY, "%s has %u of %u sandboxes", inst->id, sandboxes, max);
 		return 0;
 	}
-	if (pve_do(api, op, "GET", NULL, PVE_BRIEF, &vms, e, "/nodes/%s/qemu", inst->node) < 0)
-		return -1;
 	if (max) {
-		room = (int64_t)(max - sandboxes);
-	} else {
-		if (pve_do(api, op, "GET", NULL, PVE_BRIEF, &status, e, "/nodes/%s/status",
-			    inst->node) < 0)
+		if (pve_do(pve_site_api(inst->site), op, "GET", NULL, PVE_BRIEF, &vms, e,
+			    "/nodes/%s/qemu", inst->node) < 0)
 			return -1;
-		memory = json_object_get(status, "memory");
-		total = mb(json_object_get(memory, "total"));
-		room = mb(json_object_get(memory, "available"));
-		if (!json_object_get(memory, "available"))
-			room = mb(json_object_get(memory, "free"));
-		if ((int64_t)b->ram_mb > total - KEEP_MB)
+		room.left_mb = (int64_t)(max - sandboxes);
+	} else {
+		if (pve_room_ask(inst, op, &room, &vms, e) < 0)
+			return -1;
+		room.left_mb -= (int64_t)promised;
+		if ((int64_t)b->ram_mb > room.total_mb - KEEP_MB)
 			return err_set(e, ERR_INVALID,
 				"the sandbox needs %" PRIu64 " MB, and node %s has only %" PRId64,
-				b->ram_mb, inst->node, total);
-		room -= untouched_mb(vms) + (int64_t)promised + KEEP_MB;
-		if (room < (int64_t)b->ram_mb) {
+				b->ram_mb, inst->node, room.total_mb);
+		if (room.left_mb < (int64_t)b->ram_mb) {
 			err_set(e, ERR_BUSY, "%s has %" PRId64 " MB left of the %" PRIu64 " needed",
-				inst->id, room < 0 ? 0 : room, b->ram_mb);
+				inst->id, room.left_mb < 0 ? 0 : room.left_mb, b->ram_mb);
 			return 0;
 		}
 	}
-	*o = (struct offer){.inst = inst, .room_mb = room, .vms = json_incref(vms)};
+	*o = (struct offer){.inst = inst, .room_mb = room.left_mb, .vms = take_ptr(&vms)};
 	return 1;
 }
 

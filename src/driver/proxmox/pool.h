@@ -9,6 +9,14 @@ int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const
 void pve_place_started(struct pve_sandbox *b); /* its memory shows in the node's figures now */
 void pve_place_leave(struct pve_sandbox *b);
 
+struct pve_room { /* memory of a node */
+	int64_t total_mb;
+	int64_t left_mb; /* without what running VMs were promised and have not touched */
+};
+/* *ret_vms: as above; may be NULL. */
+int pve_room_ask(struct pve_inst *inst, const struct op *op, struct pve_room *ret, json_t **ret_vms,
+	struct err *e);
+
 void pve_inst_failed(struct pve_driver *d, struct pve_inst *inst, const struct err *why);
 void pve_inst_dirty(struct pve_driver *d, struct pve_inst *inst, const struct err *why);
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .app import Call, route
 from .errors import ApiError, fail
+from .state import Node
 
 GIB = 1 << 30
 
@@ -103,6 +104,12 @@ ALL_PRIVILEGES = [
 ]
 
 
+def status_of(node: Node) -> str:
+    if not node.online:
+        return "offline"
+    return "online" if node.reports else "unknown"
+
+
 @route("GET /nodes")
 async def nodes(call: Call) -> Any:
     rows = []
@@ -111,10 +118,10 @@ async def nodes(call: Call) -> Any:
             "node": node.name,
             "id": f"node/{node.name}",
             "type": "node",
-            "status": "online" if node.online else "offline",
+            "status": status_of(node),
             "ssl_fingerprint": call.app.options.fingerprint,
         }
-        if node.online:
+        if node.online and node.reports:
             row.update(
                 cpu=0.02,
                 maxcpu=node.cpus,

@@ -32,6 +32,8 @@ class Node:
         self.reload_fails = 0
         self.online = True
         self.kvm = True
+        # Its pvestatd tells the cluster how it is.
+        self.reports = True
         self.dnsmasq = True
         self.dns = "192.0.2.1"
 
