@@ -238,7 +238,7 @@ def check_opening(range_: Range, many: bytes) -> None:
 
 # Of what the DNS server was given (net/dns/server/server.h).
 TO_HOLDER, TO_OUTSIDE, FIRST_LISTENER = 5, 6, 7
-DONE, FORBIDDEN = 1, 2
+DONE, FORBIDDEN, FAILED = 1, 2, 3
 HOUR = 3600
 
 
@@ -369,3 +369,22 @@ def test_the_server_ends_or_is_stopped(range_: Range) -> None:
     finally:
         os.kill(outside, signal.SIGCONT)
     until(resolves, "names are resolved again")
+
+
+def test_a_network_has_room_for_so_many_opened_addresses(range_: Range) -> None:
+    """The last test here: an hour long, nothing more can be opened."""
+    at_once, room = 1024, 16384
+    first = number("203.1.0.0")
+    with Taken(server_of(range_)) as taken:
+        said = [
+            ask_to_open(
+                taken,
+                *(
+                    socket.inet_ntoa(struct.pack(">I", first + k * at_once + n))
+                    for n in range(at_once)
+                ),
+            )
+            for k in range(room // at_once + 1)
+        ]
+    assert said[: room // at_once - 1] == [DONE] * (room // at_once - 1)
+    assert said[-1] == FAILED
