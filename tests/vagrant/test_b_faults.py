@@ -39,29 +39,6 @@ def vagrants(home: VagrantHome) -> list[int]:
     ]
 
 
-def hang_ssh(home: VagrantHome) -> list[int]:
-    found = [pid for pid, args in home.processes().items() if args.strip().endswith("moat-ssh")]
-    for pid in found:
-        os.kill(pid, signal.SIGSTOP)
-    return found
-
-
-def test_a_process_for_ssh_that_hangs_holds_nobody_up(home: VagrantHome, lab: str) -> None:
-    home.exec(lab, "true")
-    hanging = hang_ssh(home)
-    assert hanging
-    client = home.start("exec", lab, "--", "true")
-    with pytest.raises(subprocess.TimeoutExpired):
-        client.wait(2)
-    client.send_signal(signal.SIGINT)
-    assert client.wait(60) != 0
-    for pid in hanging:
-        kill(pid)
-    home.run("exec", lab, "--", "true", timeout=TIMEOUT)  # may be the one that notices
-    assert home.exec(lab, "echo", "back") == "back"
-    assert hang_ssh(home)  # as the daemon of the next test will leave it
-
-
 def ssh_processes(home: VagrantHome, *, guards: bool) -> list[int]:
     return [
         pid
@@ -124,6 +101,29 @@ def test_struck_ssh_processes_leave_nothing(
         client.wait(TIMEOUT)
     use()
     home.wait_until(lambda: kept(home) == before, f"as before: {before}")
+
+
+def hang_ssh(home: VagrantHome) -> list[int]:
+    found = [pid for pid, args in home.processes().items() if args.strip().endswith("moat-ssh")]
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+    return found
+
+
+def test_a_process_for_ssh_that_hangs_holds_nobody_up(home: VagrantHome, lab: str) -> None:
+    home.exec(lab, "true")
+    hanging = hang_ssh(home)
+    assert hanging
+    client = home.start("exec", lab, "--", "true")
+    with pytest.raises(subprocess.TimeoutExpired):
+        client.wait(2)
+    client.send_signal(signal.SIGINT)
+    assert client.wait(60) != 0
+    for pid in hanging:
+        kill(pid)
+    home.run("exec", lab, "--", "true", timeout=TIMEOUT)  # may be the one that notices
+    assert home.exec(lab, "echo", "back") == "back"
+    assert hang_ssh(home)  # as the daemon of the next test will leave it
 
 
 def test_after_a_crash_of_the_daemon_inspect_cleans_up(home: VagrantHome, lab: str) -> None:
