@@ -174,8 +174,8 @@ static int make_request(struct pve_api *api, const struct op *op, const char *me
 }
 
 /* Sends a request; if the server refuses the ticket, a second time with a new one. */
-static int call_once(struct pve_api *api, const struct op *op, const char *method, const char *path,
-	struct bytes form, json_t **ret, struct err *e)
+static int exchange_once(struct pve_api *api, const struct op *op, const char *method,
+	const char *path, struct bytes form, json_t **ret, struct err *e)
 {
 	uint64_t refused = 0;
 
@@ -227,7 +227,7 @@ static int call_some_times(struct pve_api *api, const struct op *op, const char 
 	 * answer. */
 	if (get && !strstr(path, "/agent/"))
 		flags |= PVE_STUBBORN;
-	while (call_once(api, op, method, path, form, ret, e) < 0) {
+	while (exchange_once(api, op, method, path, form, ret, e) < 0) {
 		bool again;
 
 		why = *e;
