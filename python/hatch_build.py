@@ -1,7 +1,8 @@
-"""Build hook: compiles moat and puts it into the wheel, or says in the wheel why it could not.
+"""Build hook: compiles moat and puts it into the wheel.
 
-MOAT_WHEEL_BINARY=no leaves the binary out; MOAT_WHEEL_BINARY=require makes its absence an error.
-MOAT_WHEEL_PREFIX=DIR takes moat from an installation there (bin/moat, libexec, share).
+MOAT_WHEEL_BINARY=no leaves it out, for those who have moat from elsewhere.
+MOAT_WHEEL_PREFIX=DIR takes it from an installation there (bin/moat, libexec, share).
+MOAT_WHEEL_PLATFORM=TAG says where that runs; otherwise it is as this machine.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PREFIX = "/moat"
-REASON_FILE = "inspect_moat/_no_binary.txt"
 REASON_LINES = 12
+HOW_TO_DO_WITHOUT = "If you have the command moat from elsewhere, set MOAT_WHEEL_BINARY=no."
 
 
 class CannotBuildError(Exception):
@@ -31,26 +32,22 @@ class MoatBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self._scratch = Path(tempfile.mkdtemp(prefix="moat-wheel-"))
-        wish = os.environ.get("MOAT_WHEEL_BINARY", "auto")
-        if version == "editable" or wish == "no":
+        if version == "editable" or os.environ.get("MOAT_WHEEL_BINARY") == "no":
             return
         try:
             prefix = os.environ.get("MOAT_WHEEL_PREFIX")
             source = source_of(Path(self.root))
             installed = Path(prefix) if prefix else build(source, self._scratch)
         except CannotBuildError as ex:
-            if wish == "require":
-                raise
-            print(f"inspect-moat-sandbox: installed without the binary: {ex}", file=sys.stderr)
-            reason = self._scratch / "reason.txt"
-            reason.write_text(f"{ex}\n", encoding="utf-8")
-            build_data["force_include"][str(reason)] = REASON_FILE
-            return
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            # Without a traceback: nothing is wrong with this program.
+            sys.exit(f"\nmoat could not be compiled: {ex}\n\n{HOW_TO_DO_WITHOUT}")
         # Into the environment's own bin, libexec and share: `moat` is on PATH, and finds the rest.
         build_data["shared_scripts"][str(installed / "bin")] = "."
         for part in ("libexec", "share"):
             build_data["shared_data"][str(installed / part)] = part
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        platform = os.environ.get("MOAT_WHEEL_PLATFORM") or sysconfig.get_platform()
+        platform = platform.replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform}"
 
@@ -71,7 +68,9 @@ def build(source: Path, scratch: Path) -> Path:
         return _build(source, scratch)
     except CannotBuildError as ex:
         packages = " ".join(packages_for_building(source))
-        raise CannotBuildError(f"{ex}\nOn Debian and Ubuntu: apt-get install {packages}") from None
+        raise CannotBuildError(
+            f"{ex}\n\nOn Debian and Ubuntu: apt-get install {packages}"
+        ) from None
 
 
 def packages_for_building(source: Path) -> list[str]:

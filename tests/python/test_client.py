@@ -155,7 +155,6 @@ async def test_no_binary_says_how_to_get_one(
 ) -> None:
     monkeypatch.delenv("MOAT_BIN", raising=False)
     monkeypatch.setenv("PATH", str(runtime_dir))
-    monkeypatch.setattr("inspect_moat._daemon.__file__", str(runtime_dir / "x.py"))
     with pytest.raises(MoatNotInstalledError, match="set MOAT_BIN"):
         await connect()
 

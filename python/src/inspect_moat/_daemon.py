@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from pathlib import Path
 
 from ._errors import MoatNotInstalledError
 
@@ -43,7 +42,7 @@ def find_binary() -> str:
         return installed
     on_path = shutil.which("moat")
     if on_path is None:
-        raise MoatNotInstalledError(_HOW_TO_GET_IT + _why_not_bundled())
+        raise MoatNotInstalledError(_HOW_TO_GET_IT)
     return on_path
 
 
@@ -58,14 +57,6 @@ def _installed_with_us() -> str | None:
             path = os.path.abspath(file.locate())
             return path if os.access(path, os.X_OK) else None
     return None
-
-
-def _why_not_bundled() -> str:
-    try:
-        reason = (Path(__file__).parent / "_no_binary.txt").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    return f"\n\nWhy this package has none: {reason.strip()}"
 
 
 def socket_path() -> str:
