@@ -3,8 +3,8 @@
  *
  * How it works. The main thread accepts connections and waits for signals. Each connection has a
  * thread (session.h) that reads frames; each request has a thread (request.h) that does the work in
- * straight-line code. Sandboxes are in the registry. Locks are held over memory only, and nest as
- * util/thread/lock.h says.
+ * straight-line code. Sandboxes are in the registry. Locks are held over memory only, but for
+ * two that ARCHITECTURE.md names, and nest as util/thread/lock.h says.
  */
 #pragma once
 

@@ -77,7 +77,8 @@ static int greet(struct session *s, json_t *msg, struct err *e)
 	return 0;
 }
 
-/* With the session's lock held, so that the request cannot end meanwhile. */
+/* Gives a frame to its request. The session's lock is held, so that the request cannot end
+ * meanwhile. */
 static int route_locked(
 	struct session *s, const char *type, json_t *msg, struct bytes blob, struct err *e)
 {

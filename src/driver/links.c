@@ -13,7 +13,7 @@ struct guest_link {
 	struct guest_link *next;
 };
 
-/* The link's part in the conversation ends here. */
+/* Stops the link's reading and writing, and keeps the bytes that it has not sent. */
 static void let_go(struct guest_links *links, struct guest_link *link)
 {
 	auto_buf struct buf rest = {0};

@@ -151,7 +151,8 @@ struct guest_ops {
 		struct err *); /* NULL: not supported */
 	void (*free)(struct guest *);
 	bool (*has_runner)(const struct guest *); /* NULL: never */
-	/* NULL, all: no connection of ours that could end before the VM does. */
+	/* All but free are NULL for a link without a connection that could end before the VM
+	 * does. */
 	void (*cut_off)(struct guest *, const char *why);
 	bool (*is_cut_off)(const struct guest *);
 	/* The VM stands still from now on, or does no more; NULL: that makes no difference. */

@@ -12,8 +12,13 @@
 
 enum { SCHEMA_VERSION = 1 };
 
-/* synchronous=NORMAL: if the daemon is killed, no row is lost. A power cut may lose the last rows,
- * but it ends the processes too, and directories without a row are found by name. */
+/*
+ * synchronous=NORMAL: if the daemon is killed, no row is lost. A power cut may lose the last rows,
+ * but it ends the processes too, and directories without a row are found by name.
+ *
+ * The table is called "thing" because journals of earlier versions have it; everywhere else its
+ * rows are entries.
+ */
 static const char schema[] = "PRAGMA journal_mode=WAL;"
 			     "PRAGMA synchronous=NORMAL;"
 			     "PRAGMA foreign_keys=ON;"

@@ -241,7 +241,7 @@ static struct sandbox *find_id_locked(struct registry *r, const char *id)
 	return NULL;
 }
 
-/* By id, else by name, else by the beginning of an id. */
+/* Finds a sandbox by its id, else by its name, else by the beginning of its id. */
 static int find_locked(struct registry *r, const char *which, struct sandbox **ret, struct err *e)
 {
 	struct sandbox *found = find_id_locked(r, which);

@@ -347,7 +347,7 @@ int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *
 			(wait_ready(vm, op, e) < 0 || wait_seen(vm, op, e) < 0))
 			return -1;
 	}
-	/* One asks for its address while the next becomes itself. */
+	/* While one VM asks DHCP for its address, the next one gets its identity. */
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (make_own(&b->vms[order[i]], op, e) < 0)
 			return -1;

@@ -55,7 +55,7 @@ static int path_of(const struct qemu_sandbox *b, const char *name, char **ret, s
 	return str_printf(ret, e, "%s/snapshots/%s", b->dir, name);
 }
 
-/* The directory of an existing snapshot. */
+/* Finds the directory of a snapshot; ERR_NOT_FOUND: there is none. */
 static int find(const struct qemu_sandbox *b, const char *name, char **ret, struct err *e)
 {
 	auto_free char *dir = NULL;

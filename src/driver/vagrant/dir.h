@@ -43,7 +43,7 @@ struct vagrant_dir {
  */
 extern const char vagrant_helper[];
 
-/* To be closed, whether it is made and opened or not. */
+/* Initialises it. Close it even if it was never made or opened. */
 void vagrant_dir_init(struct vagrant_dir *d, const char *guard);
 void vagrant_dir_close(struct vagrant_dir *d);
 /* Makes DIR as wanted, for the sandbox with this id. lock_dir: for locks that sandboxes share. */

@@ -17,7 +17,7 @@ enum {
 	RESYNC_S = 2, /* try again after that: an agent that was just starting may have lost the
 			 first attempt */
 	RESYNC_MAX_S = 10,
-	LOOKS = 3, /* for silence, within the patience */
+	LOOKS = 3, /* how often we look for an answer within the patience, before we give up */
 };
 
 struct qga {

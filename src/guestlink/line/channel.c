@@ -22,7 +22,7 @@ struct channel {
 	struct channel_rules rules;
 	int event;
 	size_t owed; /* bytes consumed for which the guest got no credit; the operation's alone */
-	/* Under line->mu: */
+	/* line->mu guards the rest: */
 	bool rung;
 	size_t sent;       /* bytes of DATA that the guest has not given credit for */
 	size_t uncredited; /* bytes of DATA from the guest that we have not given credit for */

@@ -3,6 +3,6 @@
 
 #include "guestlink/guest.h"
 
-/* As guest_identify. */
+/* Does what guest_identify promises, over a runner's line. */
 int line_identify(
 	struct guest *g, const struct op *op, const struct guest_identity *id, struct err *e);

@@ -40,7 +40,7 @@ struct talk {
 	int64_t stood_before_ns; /* ... and at the start */
 };
 
-/* Data from the guest. */
+/* Hands the guest's data to the sink, and gives the guest credit for it. */
 static int deliver(struct talk *t, struct channel_news *news, struct err *e)
 {
 	for (int stream = WIRE_STDOUT; stream <= WIRE_BODY; stream++) {
@@ -239,7 +239,7 @@ static void abandon(struct talk *t)
 	}
 }
 
-/* A whole operation, from request to end. */
+/* Runs an operation from its request to its end. */
 static int talk(struct guest *g, struct talk *t, const struct channel_rules *rules,
 	struct wire_msg request, struct bytes strings, struct channel_end *ret, struct err *e)
 {

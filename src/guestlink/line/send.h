@@ -4,7 +4,7 @@
 #include "wire/wire.h"
 #include "proto/outbox.h"
 
-/* As outbox_send. */
+/* Sends one message. Fails as outbox_send does. */
 static inline int wire_send(const struct op *op, struct outbox *out, const struct wire_msg *msg,
 	struct bytes body, struct err *e)
 {

@@ -19,7 +19,7 @@ enum {
 	SIGNAL_MAX = 64,
 };
 
-/* what: see failed_name. */
+/* what: the user, directory or program that failed; see failed_name. */
 static void answer(struct runner *r, const struct wire_msg *m, const char *what)
 {
 	char text[256] = "";

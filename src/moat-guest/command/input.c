@@ -27,7 +27,7 @@ void input_close(struct input *in)
 	forget(in);
 }
 
-/* How much of it is dealt with: written, or not wanted by anybody any more. */
+/* Writes what fits. Returns how many bytes were written, or dropped because nobody reads them. */
 static size_t write_some(struct input *in, const uint8_t *p, size_t len)
 {
 	ssize_t n;

@@ -63,7 +63,8 @@ struct sink {
 	struct runner *runner;
 };
 
-/* An sshd that starts itself anew. It has the lowest priority until it is idle. */
+/* The guest's sshd, which restarts with new host keys. It has the lowest priority until it is
+ * idle. */
 struct sshd_rest {
 	uint64_t look_at; /* clock_ms() of the next look at it; 0: there is no such sshd */
 	int pid, priority;

@@ -34,7 +34,7 @@ static int complain(const char *what, int error)
 	return ONCE_BAD;
 }
 
-/* All of fd, or -1. */
+/* Reads fd to its end. Returns the number of bytes, or -1. */
 static long read_all(int fd, char *p, size_t max)
 {
 	size_t len = 0;

@@ -42,7 +42,7 @@ static bool credit(struct channel *ch, const struct wire_msg *m)
 	return true;
 }
 
-/* A message for a channel. */
+/* Hands a message to its channel. */
 static bool to_channel(struct channel *ch, const struct wire_msg *m, const struct frame *f)
 {
 	switch (m->type) {

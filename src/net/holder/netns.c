@@ -73,7 +73,7 @@ static uid_t leave_root(void)
 	return setgroups(0, NULL) == 0 && unshare(CLONE_NEWUSER) == 0 ? id : 0;
 }
 
-/* The child's part. sock: to its parent, which maps the ids. */
+/* Runs in the child, which enters the namespaces. sock: to its parent, which maps the ids. */
 static int begin(int sock, bool root, uid_t uid, struct err *e)
 {
 	uid_t id = root ? leave_root() : uid;
@@ -98,7 +98,7 @@ static int begin(int sock, bool root, uid_t uid, struct err *e)
 	return 0;
 }
 
-/* The parent's part. */
+/* Runs in the parent, which stays outside: maps the child's ids. */
 static void __attribute__((noreturn)) stay_outside(pid_t child, int sock, gid_t gid)
 {
 	uid_t id = 0;

@@ -96,8 +96,7 @@ static void answer(int sock)
 	send_socket(sock, ask.number, fd);
 }
 
-/* Root for the holder's sake: it becomes what the holder is. Only files that all may read are
- * needed. */
+/* If we are root, we take the holder's user id. What we still open, all users may read. */
 static int give_up_rights(uid_t id)
 {
 	pid_t guard = getppid();

@@ -20,7 +20,8 @@
 #include "util/thread/op.h"
 #include "wire/sha256.h"
 
-/* Of a template's files. It is part of each key, and older templates are swept away. */
+/* The version of the files' format. It is part of each key, and a sweep removes templates of older
+ * versions. */
 enum { TEMPLATE_FORMAT = 2 };
 
 struct templates;

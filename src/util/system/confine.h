@@ -59,7 +59,7 @@ int confine_empty_root(void);
  * count in builds with a sanitizer, and in a file. */
 void confine_limits(uint64_t memory, uint64_t file);
 
-/* For a process that goes on with the sockets that it has, and with those that it is given. */
+/* The sockets of a process that opens no others: it uses those that it has or is given. */
 struct confine_sockets {
 	int first, end; /* those from first on, before end: may send to any address */
 	int kept;       /* those before this one cannot be closed, so that none takes their place */

@@ -173,7 +173,8 @@ int guard_main(int argc, char **argv)
 	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sigfd < 0 || (!gentle && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0))
 		return fail("setup");
-	/* For our children. A kernel may forbid it to ordinary users. */
+	/* Makes the namespaces that our children will be in. Some kernels forbid that to ordinary
+	 * users. */
 	if (confined)
 		confine_namespaces(confined->namespaces);
 	/* A guard that somebody has stopped is woken by the daemon's end. After the namespaces,

@@ -73,7 +73,7 @@ int pve_kept_line_new(const struct pve_kept_line_vm *vm, struct pve_kept_line **
 	return 0;
 }
 
-/* The opener's work. */
+/* The functions from here to opener_main run in the opener's thread. */
 
 static int serve_port(struct pve_kept_line *c, const struct op *op, struct err *e)
 {

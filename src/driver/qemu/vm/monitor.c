@@ -25,7 +25,7 @@ enum { LAST_WORDS = 600 };
 /* Moves what can be read into a log; false when the writer has ended. */
 static bool drain(int fd, struct caplog *log)
 {
-	uint8_t piece[4096]; /* on a stack that is otherwise hardly touched */
+	uint8_t piece[4096]; /* small: this thread touches little of its stack otherwise */
 	ssize_t n = read(fd, piece, sizeof(piece));
 
 	if (n > 0)
@@ -36,7 +36,7 @@ static bool drain(int fd, struct caplog *log)
 /* Moves all that is left after the writer's end. */
 static void drain_rest(int fd, struct caplog *log)
 {
-	uint8_t piece[4096]; /* on a stack that is otherwise hardly touched */
+	uint8_t piece[4096]; /* small: this thread touches little of its stack otherwise */
 	ssize_t n;
 
 	while ((n = read(fd, piece, sizeof(piece))) > 0)
@@ -87,7 +87,7 @@ static void describe_end(struct qemu_vm *vm, struct err *ret)
 		ret->sys = ENOMEM;
 }
 
-/* The runner of a line is gone, and this is why. */
+/* Ends the line whose runner has ended; why: the reason. */
 static void cut_off(struct qemu_vm *vm, const char *why)
 {
 	links_fail(&vm->links, take_ptr(&vm->cut_off), why);

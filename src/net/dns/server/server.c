@@ -112,7 +112,8 @@ static int start(struct work *w, struct err *e)
 	if (load_zones(w, e) < 0 || dns_udp_new(&w->s, &w->udp, e) < 0 ||
 		dns_tcp_new(&w->s, &w->tcp, e) < 0 || open_sockets(w, SOCK_DGRAM, e) < 0)
 		return -1;
-	/* By these, messages go to guests; by the others, to those at their other ends alone. */
+	/* The sockets so far may send to any guest. All others send to the one at their other end.
+	 */
 	w->sockets.end = w->sockets.kept;
 	if (open_sockets(w, SOCK_STREAM, e) < 0)
 		return -1;
