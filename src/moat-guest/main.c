@@ -9,7 +9,7 @@
 
 #include "wire/ascii.h"
 #include "wire/wire.h"
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 #include "moat-guest/once/disc.h"
 #include "moat-guest/once/once.h"
 #include "moat-guest/serve/settle.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "moat-guest/identity/identity.h"
-#include "moat-guest/common/line.h"
+#include "moat-guest/common/uplink.h"
 #include "moat-guest/command/prepare.h"
 #include "moat-guest/common/users.h"
 

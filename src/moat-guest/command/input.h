@@ -2,7 +2,7 @@
  * window's worth, because the host gets credit only for what has been written. */
 #pragma once
 
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 
 struct input {
 	struct watch watch; /* nonblocking; fd -1: there is no stdin, or it has been closed */

@@ -18,7 +18,7 @@
 #include <sys/types.h>
 
 #include "moat-guest/command/command.h"
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 
 /* What has become of a command. */
 struct report {

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 #include "moat-guest/common/users.h"
 
 struct file_request {

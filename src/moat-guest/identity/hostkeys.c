@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 #include "moat-guest/identity/identity.h"
 #include "moat-guest/common/text.h"
 #include "util/auto.h"

@@ -14,7 +14,7 @@
 
 #include "wire/ascii.h"
 #include "wire/wire.h"
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 #include "moat-guest/once/once.h"
 #include "moat-guest/serve/settle.h"
 #include "moat-guest/common/spool.h"

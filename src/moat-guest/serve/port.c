@@ -9,7 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "moat-guest/common/line.h"
+#include "moat-guest/common/uplink.h"
 #include "util/auto.h"
 
 #define PORTS "/sys/class/virtio-ports"

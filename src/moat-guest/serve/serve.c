@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 #include "moat-guest/identity/identity.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "moat-guest/identity/identity.h"
-#include "moat-guest/common/line.h"
+#include "moat-guest/common/uplink.h"
 #include "moat-guest/common/ring.h"
 #include "moat-guest/common/users.h"
 #include "tap.h"

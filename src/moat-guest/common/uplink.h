@@ -1,5 +1,5 @@
 /*
- * line.h - the runner's end of the line: bytes in and out, cut into frames (wire/wire.h). It does
+ * uplink.h - the runner's end of the line: bytes in and out, cut into frames (wire/wire.h). It does
  * not know what the messages mean, except for HELLO: until a HELLO has come, and again after
  * anything that is not a proper frame, all other bytes are skipped.
  */

@@ -1,4 +1,4 @@
-#include "moat-guest/common/channel.h"
+#include "moat-guest/common/job.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "moat-guest/common/line.h"
+#include "moat-guest/common/uplink.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * channel.h - an operation that the host has asked for and that is not finished: a command, a file
+ * job.h - an operation that the host has asked for and that is not finished: a command, a file
  * being read or written, a directory listing. And the loop that drives them all.
  *
  * How the runner works. It has one thread and one epoll. A channel that has something to send joins
@@ -17,7 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/types.h>
 
-#include "moat-guest/common/line.h"
+#include "moat-guest/common/uplink.h"
 
 enum { CHANNEL_BUCKETS = 32, SINKS_MAX = 64 };
 
