@@ -61,18 +61,18 @@ static void go_to_background(void)
 
 static int serve(const char *where, bool ascii, bool daemon)
 {
-	struct line line;
-	int error = line_open(&line, where);
+	struct uplink uplink;
+	int error = uplink_open(&uplink, where);
 
 	if (!error && ascii)
-		error = line_ascii(&line);
+		error = uplink_ascii(&uplink);
 	spool_open(); /* if it fails, only output into files does not work */
 	if (!error && daemon)
 		go_to_background();
 	if (!error) {
-		settle(line.is_port);
+		settle(uplink.is_port);
 		blank_stdio(daemon);
-		error = runner_serve(&line);
+		error = runner_serve(&uplink);
 	}
 	if (!error)
 		return 0;

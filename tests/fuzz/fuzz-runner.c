@@ -46,23 +46,23 @@ static void try_identity(const struct wire_msg *m, const struct frame *f)
 /* The loop ends: every step consumes bytes, or too few are left. */
 static void try_line(const uint8_t *p, size_t len, bool synced)
 {
-	struct line l = {.in = -1, .out = -1, .synced = synced};
+	struct uplink l = {.in = -1, .out = -1, .synced = synced};
 	struct wire_msg m;
 	struct frame f;
 
 	if (!len)
 		return;
-	l.rx = (struct line_bytes){.p = malloc(len), .len = len, .cap = len};
+	l.rx = (struct uplink_bytes){.p = malloc(len), .len = len, .cap = len};
 	memcpy(l.rx.p, p, len);
-	for (enum line_found found; (found = line_next(&l, &m, &f)) != LINE_MORE;) {
-		if (found == LINE_LOST && l.synced)
+	for (enum uplink_found found; (found = uplink_next(&l, &m, &f)) != UPLINK_MORE;) {
+		if (found == UPLINK_LOST && l.synced)
 			abort();
-		if (found == LINE_FRAME && m.type == WIRE_EXEC)
+		if (found == UPLINK_FRAME && m.type == WIRE_EXEC)
 			try_exec(&m, &f);
-		if (found == LINE_FRAME && m.type == WIRE_IDENTITY)
+		if (found == UPLINK_FRAME && m.type == WIRE_IDENTITY)
 			try_identity(&m, &f);
 	}
-	line_close(&l);
+	uplink_close(&l);
 }
 
 static void try_users(const uint8_t *p, size_t len)

@@ -28,7 +28,7 @@ static void answer(struct runner *r, const struct wire_msg *m, const char *what)
 		snprintf(text, sizeof(text), "no such user: %s", what);
 	else if (m->how >= WIRE_NO_USER)
 		snprintf(text, sizeof(text), "%s: %s", what, strerror((int)m->code));
-	line_send(&r->line, m, text, strlen(text));
+	uplink_send(&r->uplink, m, text, strlen(text));
 }
 
 static void exec_release(struct channel *ch)
@@ -70,10 +70,10 @@ static void finish(struct exec *x)
 
 	channel_consume(&x->ch, 0, true);
 	if (x->spilled)
-		line_send(&x->ch.runner->line, &m, x->spilled, strlen(x->spilled));
+		uplink_send(&x->ch.runner->uplink, &m, x->spilled, strlen(x->spilled));
 	else
 		answer(x->ch.runner, &m, failed_name(x));
-	line_flush(&x->ch.runner->line); /* the host need not wait for our cleaning up */
+	uplink_flush(&x->ch.runner->uplink); /* the host need not wait for our cleaning up */
 	if (!x->tty && !x->killing)
 		output_discard(x);
 	exec_release(&x->ch);

@@ -50,11 +50,11 @@ static void send_read(struct stream *s, size_t want)
 		want = ch->credit;
 	if (want > WIRE_PIECE)
 		want = WIRE_PIECE;
-	place = line_begin(&ch->runner->line, &m, want);
+	place = uplink_begin(&ch->runner->uplink, &m, want);
 	if (!place)
 		return;
 	n = read(s->watch.fd, place, want);
-	line_end(&ch->runner->line, n > 0 ? (size_t)n : 0);
+	uplink_end(&ch->runner->uplink, n > 0 ? (size_t)n : 0);
 	if (account(s, n))
 		ch->credit -= (uint32_t)n;
 }
@@ -68,10 +68,10 @@ static void send_tail(struct stream *s)
 
 	if (n > ch->credit)
 		n = ch->credit;
-	place = line_begin(&ch->runner->line, &m, n);
+	place = uplink_begin(&ch->runner->uplink, &m, n);
 	if (!place)
 		return;
-	line_end(&ch->runner->line, ring_take(&s->tail, place, n));
+	uplink_end(&ch->runner->uplink, ring_take(&s->tail, place, n));
 	ch->credit -= (uint32_t)n;
 }
 

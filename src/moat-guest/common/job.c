@@ -60,7 +60,7 @@ void channel_consume(struct channel *ch, size_t n, bool flush)
 	m.count = ch->consumed;
 	ch->held -= ch->consumed;
 	ch->consumed = 0;
-	line_send(&ch->runner->line, &m, NULL, 0);
+	uplink_send(&ch->runner->uplink, &m, NULL, 0);
 }
 
 static void leave_queue(struct channel *ch)

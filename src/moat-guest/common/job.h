@@ -79,8 +79,8 @@ struct supervisor {
 
 struct runner {
 	int epoll;
-	struct line line;
-	struct watch line_in, line_out;
+	struct uplink uplink;
+	struct watch uplink_in, uplink_out;
 	uint64_t look_again; /* clock_ms(), while the host is absent; 0: it is not */
 	struct channel *bucket[CHANNEL_BUCKETS];
 	unsigned n_channels;
@@ -93,8 +93,8 @@ struct runner {
 	bool leaving;
 };
 
-/* Serves until the line is gone, or init sends SIGTERM. Takes the line. 0 or an errno. */
-int runner_serve(struct line *line);
+/* Serves until the line is gone, or init sends SIGTERM. Takes the uplink. 0 or an errno. */
+int runner_serve(struct uplink *uplink);
 
 uint64_t clock_ms(void);
 

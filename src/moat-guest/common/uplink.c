@@ -13,7 +13,7 @@ enum {
 	PORT_READ = 4096, /* a virtio port gives at most a page at a time */
 };
 
-void line_close(struct line *l)
+void uplink_close(struct uplink *l)
 {
 	free(l->rx.p);
 	free(l->tx.p);
@@ -25,7 +25,7 @@ void line_close(struct line *l)
 }
 
 /* Makes room for n more bytes behind those that are there. */
-static bool make_room(struct line_bytes *b, size_t n)
+static bool make_room(struct uplink_bytes *b, size_t n)
 {
 	size_t cap = b->cap ? b->cap : BYTES_FIRST;
 	uint8_t *p;
@@ -48,21 +48,21 @@ static bool make_room(struct line_bytes *b, size_t n)
 	return true;
 }
 
-static void drop(struct line_bytes *b, size_t n)
+static void drop(struct uplink_bytes *b, size_t n)
 {
 	b->start += n;
 	b->len -= n;
 	if (b->len)
 		return;
 	b->start = 0;
-	if (b->cap > LINE_FULL) { /* one huge command line must not stay in memory for ever */
+	if (b->cap > UPLINK_FULL) { /* one huge command line must not stay in memory for ever */
 		free(b->p);
 		b->p = NULL;
 		b->cap = 0;
 	}
 }
 
-void line_lose(struct line *l)
+void uplink_lose(struct uplink *l)
 {
 	l->synced = false;
 }
@@ -72,18 +72,18 @@ void line_lose(struct line *l)
  * connection, and then read(2) gives these bytes first and "nobody there" after them. Only a frame
  * that was cut off is dropped: otherwise it would swallow the next HELLO.
  */
-static enum line_news hung_up(struct line *l)
+static enum uplink_news hung_up(struct uplink *l)
 {
 	if (!l->is_port)
-		return LINE_GONE;
+		return UPLINK_GONE;
 	if (l->rx.len) {
-		line_lose(l);
+		uplink_lose(l);
 		drop(&l->rx, l->rx.len);
 	}
-	return LINE_ABSENT;
+	return UPLINK_ABSENT;
 }
 
-void line_make_raw(int fd)
+void uplink_make_raw(int fd)
 {
 	struct termios t;
 
@@ -95,7 +95,7 @@ void line_make_raw(int fd)
 	}
 }
 
-int line_ascii(struct line *l)
+int uplink_ascii(struct uplink *l)
 {
 	l->ascii = calloc(1, sizeof(*l->ascii));
 	if (!l->ascii)
@@ -105,17 +105,17 @@ int line_ascii(struct line *l)
 }
 
 /* The host begins a new conversation: what is queued belongs to the old one and is dropped. */
-static void begin_anew(struct line *l)
+static void begin_anew(struct uplink *l)
 {
-	line_lose(l);
-	line_make_raw(l->in); /* another program may have changed it since */
+	uplink_lose(l);
+	uplink_make_raw(l->in); /* another program may have changed it since */
 	drop(&l->rx, l->rx.len);
 	drop(&l->tx, l->tx.len);
 	l->ascii->at = l->ascii->len = 0;
 	l->ascii->next = 0;
 }
 
-static void take_text(struct line *l, const char *p, size_t left)
+static void take_text(struct uplink *l, const char *p, size_t left)
 {
 	uint8_t bytes[ASCII_PIECE];
 	enum ascii_event news;
@@ -125,7 +125,7 @@ static void take_text(struct line *l, const char *p, size_t left)
 		if (news == ASCII_BEGIN)
 			begin_anew(l);
 		if (news == ASCII_LOST || !make_room(&l->rx, n)) {
-			line_lose(l);
+			uplink_lose(l);
 			drop(&l->rx, l->rx.len);
 			continue;
 		}
@@ -134,9 +134,9 @@ static void take_text(struct line *l, const char *p, size_t left)
 	}
 }
 
-static enum line_news fill_ascii(struct line *l)
+static enum uplink_news fill_ascii(struct uplink *l)
 {
-	enum line_news news = LINE_NOTHING;
+	enum uplink_news news = UPLINK_NOTHING;
 	char text[PORT_READ];
 	ssize_t n;
 
@@ -145,17 +145,17 @@ static enum line_news fill_ascii(struct line *l)
 		n = read(l->in, text, sizeof(text));
 		if (n > 0) {
 			take_text(l, text, (size_t)n);
-			news = LINE_BYTES;
+			news = UPLINK_BYTES;
 		}
-	} while (n == sizeof(text) && l->rx.len < LINE_FULL);
+	} while (n == sizeof(text) && l->rx.len < UPLINK_FULL);
 	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
 		return news;
-	return n < 0 && errno == ENODEV ? LINE_GONE : LINE_ABSENT;
+	return n < 0 && errno == ENODEV ? UPLINK_GONE : UPLINK_ABSENT;
 }
 
-enum line_news line_fill(struct line *l)
+enum uplink_news uplink_fill(struct uplink *l)
 {
-	enum line_news news = LINE_NOTHING;
+	enum uplink_news news = UPLINK_NOTHING;
 	size_t space;
 	ssize_t n;
 
@@ -163,9 +163,9 @@ enum line_news line_fill(struct line *l)
 		return fill_ascii(l);
 	drop(&l->rx, 0);
 	if (!make_room(&l->rx, PORT_READ)) {
-		line_lose(l);
+		uplink_lose(l);
 		drop(&l->rx, l->rx.len);
-		return LINE_NOTHING;
+		return UPLINK_NOTHING;
 	}
 	do {
 		space = l->rx.cap - l->rx.start - l->rx.len;
@@ -174,17 +174,17 @@ enum line_news line_fill(struct line *l)
 		n = read(l->in, l->rx.p + l->rx.start + l->rx.len, space);
 		if (n > 0) {
 			l->rx.len += (size_t)n;
-			news = LINE_BYTES;
+			news = UPLINK_BYTES;
 		}
 	} while (n >= PORT_READ);
 	if (n == 0)
 		return hung_up(l);
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
-		return errno == ENODEV ? LINE_GONE : hung_up(l);
+		return errno == ENODEV ? UPLINK_GONE : hung_up(l);
 	return news;
 }
 
-size_t line_find_hello(const uint8_t *p, size_t len)
+size_t uplink_find_hello(const uint8_t *p, size_t len)
 {
 	static const uint8_t hello[] = {HELLO_HEAD, 0, 0, 0, 0, 0, 0, 0, WIRE_HELLO};
 
@@ -198,31 +198,31 @@ size_t line_find_hello(const uint8_t *p, size_t len)
 }
 
 /* Skips to a HELLO. If one was cut off and another follows, the second counts. */
-static bool find_hello(struct line *l)
+static bool find_hello(struct uplink *l)
 {
-	struct line_bytes *b = &l->rx;
+	struct uplink_bytes *b = &l->rx;
 
 	for (;;) {
 		size_t at, next;
 
-		drop(b, line_find_hello(b->p + b->start, b->len));
+		drop(b, uplink_find_hello(b->p + b->start, b->len));
 		if (b->len < HELLO_FRAME)
 			return false;
 		at = b->start + 1;
-		next = line_find_hello(b->p + at, HELLO_FRAME - 1);
+		next = uplink_find_hello(b->p + at, HELLO_FRAME - 1);
 		if (next + FRAME_HEADER + 1 > HELLO_FRAME - 1)
 			return true;
 		drop(b, next + 1);
 	}
 }
 
-enum line_found line_next(struct line *l, struct wire_msg *ret, struct frame *ret_frame)
+enum uplink_found uplink_next(struct uplink *l, struct wire_msg *ret, struct frame *ret_frame)
 {
 	long size;
 
 	if (!l->synced) {
 		if (!l->rx.len || !find_hello(l))
-			return LINE_MORE;
+			return UPLINK_MORE;
 		l->synced = true;
 	}
 	size = frame_decode(l->rx.p + l->rx.start, l->rx.len, &wire_to_guest, ret_frame);
@@ -230,27 +230,27 @@ enum line_found line_next(struct line *l, struct wire_msg *ret, struct frame *re
 		/* The frame is larger than the buffer, but its header is there: make room for all
 		 * of it. */
 		if (l->rx.len < l->rx.cap / 2 || make_room(&l->rx, l->rx.len))
-			return LINE_MORE;
+			return UPLINK_MORE;
 		size = -1;
 	}
 	if (size < 0 || !wire_decode(ret_frame->head, ret_frame->head_len, ret)) {
-		line_lose(l);
+		uplink_lose(l);
 		drop(&l->rx, 1);
-		return LINE_LOST;
+		return UPLINK_LOST;
 	}
 	/* The bytes stay where they are until the next fill, unless they were the last. */
 	l->rx.start += (size_t)size;
 	l->rx.len -= (size_t)size;
-	return LINE_FRAME;
+	return UPLINK_FRAME;
 }
 
-uint8_t *line_begin(struct line *l, const struct wire_msg *m, size_t max)
+uint8_t *uplink_begin(struct uplink *l, const struct wire_msg *m, size_t max)
 {
 	uint8_t head[WIRE_HEAD_MAX], *p;
 	size_t n = wire_encode(m, head);
 
 	if (!make_room(&l->tx, FRAME_HEADER + n + max)) {
-		line_lose(l);
+		uplink_lose(l);
 		return NULL;
 	}
 	l->frame = l->tx.len;
@@ -261,7 +261,7 @@ uint8_t *line_begin(struct line *l, const struct wire_msg *m, size_t max)
 	return p + FRAME_HEADER + n;
 }
 
-void line_end(struct line *l, size_t len)
+void uplink_end(struct uplink *l, size_t len)
 {
 	uint8_t *p = l->tx.p + l->tx.start + l->frame;
 
@@ -273,20 +273,20 @@ void line_end(struct line *l, size_t len)
 	l->tx.len += len;
 }
 
-bool line_send(struct line *l, const struct wire_msg *m, const void *body, size_t len)
+bool uplink_send(struct uplink *l, const struct wire_msg *m, const void *body, size_t len)
 {
-	uint8_t *place = line_begin(l, m, len);
+	uint8_t *place = uplink_begin(l, m, len);
 
 	if (!place)
 		return false;
 	if (len) {
 		memcpy(place, body, len);
-		line_end(l, len);
+		uplink_end(l, len);
 	}
 	return true;
 }
 
-static bool flush_ascii(struct line *l)
+static bool flush_ascii(struct uplink *l)
 {
 	struct ascii *a = l->ascii;
 
@@ -311,7 +311,7 @@ static bool flush_ascii(struct line *l)
 	}
 }
 
-bool line_flush(struct line *l)
+bool uplink_flush(struct uplink *l)
 {
 	if (l->ascii)
 		return flush_ascii(l);

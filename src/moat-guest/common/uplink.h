@@ -11,11 +11,11 @@
 #include "wire/wire.h"
 
 enum {
-	LINE_ROOM = 192 * 1024,  /* DATA is made only while less than this waits to be sent */
-	LINE_FULL = 1024 * 1024, /* and nothing is read from the host while this much does */
+	UPLINK_ROOM = 192 * 1024,  /* DATA is made only while less than this waits to be sent */
+	UPLINK_FULL = 1024 * 1024, /* and nothing is read from the host while this much does */
 };
 
-struct line_bytes {
+struct uplink_bytes {
 	uint8_t *p;
 	size_t start, len, cap;
 };
@@ -28,62 +28,62 @@ struct ascii {
 	size_t at, len; /* the part of text that is not sent yet */
 };
 
-struct line {
+struct uplink {
 	int in, out;
 	bool is_port; /* a device: the host may hang up and come back */
 	bool linger;  /* after the end of the line, until background processes have ended */
 	bool synced;
 	struct ascii *ascii; /* NULL: bytes go as they are */
-	struct line_bytes rx, tx;
-	size_t frame; /* where in tx the frame of line_begin starts, counted from tx.start */
+	struct uplink_bytes rx, tx;
+	size_t frame; /* where in tx the frame of uplink_begin starts, counted from tx.start */
 };
 
 /*
  * where: "-" for stdin and stdout, a path, or the name of a virtio-serial port, which is waited for
  * a few seconds. 0 or an errno; EBUSY if another process has it.
  */
-int line_open(struct line *l, const char *where);
+int uplink_open(struct uplink *l, const char *where);
 /* Lets a serial port pass all bytes unchanged. Does nothing with other kinds of fds. */
-void line_make_raw(int fd);
+void uplink_make_raw(int fd);
 /* Uses ASCII framing from now on. 0 or an errno. */
-int line_ascii(struct line *l);
-void line_close(struct line *l);
+int uplink_ascii(struct uplink *l);
+void uplink_close(struct uplink *l);
 
-enum line_news {
-	LINE_NOTHING, /* no bytes yet */
-	LINE_BYTES,
-	LINE_ABSENT, /* nobody is connected on the host */
-	LINE_GONE,   /* the line has ended for good */
+enum uplink_news {
+	UPLINK_NOTHING, /* no bytes yet */
+	UPLINK_BYTES,
+	UPLINK_ABSENT, /* nobody is connected on the host */
+	UPLINK_GONE,   /* the line has ended for good */
 };
-enum line_news line_fill(struct line *l);
+enum uplink_news uplink_fill(struct uplink *l);
 
-enum line_found {
-	LINE_MORE,  /* no whole frame */
-	LINE_FRAME, /* valid until the next line_fill */
-	LINE_LOST,  /* not a frame: everything until the next HELLO will be skipped */
+enum uplink_found {
+	UPLINK_MORE,  /* no whole frame */
+	UPLINK_FRAME, /* valid until the next uplink_fill */
+	UPLINK_LOST,  /* not a frame: everything until the next HELLO will be skipped */
 };
-enum line_found line_next(struct line *l, struct wire_msg *ret, struct frame *ret_frame);
-void line_lose(struct line *l); /* a frame made no sense to the caller */
+enum uplink_found uplink_next(struct uplink *l, struct wire_msg *ret, struct frame *ret_frame);
+void uplink_lose(struct uplink *l); /* a frame made no sense to the caller */
 
 /* Queues a message; false when out of memory: the line is lost. */
-bool line_send(struct line *l, const struct wire_msg *m, const void *body, size_t len);
-/* Queues a message in two steps: line_begin gives room for a body of up to max bytes, line_end says
- * how many were put there. */
-uint8_t *line_begin(struct line *l, const struct wire_msg *m, size_t max);
-void line_end(struct line *l, size_t len); /* 0: there is no message after all */
+bool uplink_send(struct uplink *l, const struct wire_msg *m, const void *body, size_t len);
+/* Queues a message in two steps: uplink_begin gives room for a body of up to max bytes, uplink_end
+ * says how many were put there. */
+uint8_t *uplink_begin(struct uplink *l, const struct wire_msg *m, size_t max);
+void uplink_end(struct uplink *l, size_t len); /* 0: there is no message after all */
 /* Writes what can be written now; false if the line is gone. */
-bool line_flush(struct line *l);
+bool uplink_flush(struct uplink *l);
 
 /* Whether bytes are queued that could not be written yet. */
-static inline bool line_waits(const struct line *l)
+static inline bool uplink_waits(const struct uplink *l)
 {
 	return l->tx.len || (l->ascii && l->ascii->len);
 }
 
-static inline bool line_has_room(const struct line *l)
+static inline bool uplink_has_room(const struct uplink *l)
 {
-	return l->tx.len < LINE_ROOM;
+	return l->tx.len < UPLINK_ROOM;
 }
 
 /* Pure: the first place where a HELLO begins or, at the very end, may begin; len if nowhere. */
-size_t line_find_hello(const uint8_t *p, size_t len);
+size_t uplink_find_hello(const uint8_t *p, size_t len);

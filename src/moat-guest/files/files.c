@@ -38,7 +38,7 @@ void file_done(struct runner *r, const struct file_done *done)
 
 	if (done->error)
 		snprintf(text, sizeof(text), "%.200s: %s", done->what, strerror(done->error));
-	line_send(&r->line, &m, text, strlen(text));
+	uplink_send(&r->uplink, &m, text, strlen(text));
 }
 
 /* Opening a FIFO must not hang the runner, nor a terminal become its controlling one. */
@@ -83,7 +83,7 @@ static bool reading_send_some(struct channel *ch)
 
 	if (rd->count && want > rd->count - rd->sent)
 		want = (size_t)(rd->count - rd->sent);
-	place = line_begin(&ch->runner->line, &m, want);
+	place = uplink_begin(&ch->runner->uplink, &m, want);
 	if (!place)
 		return false;
 	n = read(rd->fd, place, want);
@@ -92,7 +92,7 @@ static bool reading_send_some(struct channel *ch)
 		n = -1;
 		errno = EFBIG;
 	}
-	line_end(&ch->runner->line, n > 0 ? (size_t)n : 0);
+	uplink_end(&ch->runner->uplink, n > 0 ? (size_t)n : 0);
 	if (n <= 0) {
 		reading_finish(rd, n < 0 ? errno : 0);
 		return false;
@@ -316,7 +316,7 @@ static bool refuse_user(struct runner *r, uint32_t id, int error, const char *wh
 		snprintf(text, sizeof(text), "no such user: %.200s", who);
 	else
 		snprintf(text, sizeof(text), "user %.200s: %s", who, strerror(error));
-	line_send(&r->line, &m, text, strlen(text));
+	uplink_send(&r->uplink, &m, text, strlen(text));
 	return true;
 }
 

@@ -116,7 +116,7 @@ static bool listing_send_some(struct channel *ch)
 	struct listing *l = (struct listing *)ch;
 	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
 	size_t max = ch->credit < WIRE_PIECE ? ch->credit : WIRE_PIECE, n = 0;
-	uint8_t *place = line_begin(&ch->runner->line, &m, max);
+	uint8_t *place = uplink_begin(&ch->runner->uplink, &m, max);
 	int error;
 
 	if (!place)
@@ -126,7 +126,7 @@ static bool listing_send_some(struct channel *ch)
 		n = fill(l, place, max);
 		user_fs_leave(l->user);
 	}
-	line_end(&ch->runner->line, n);
+	uplink_end(&ch->runner->uplink, n);
 	ch->credit -= (uint32_t)n;
 	if (error || l->at_end) {
 		listing_finish(l, error ? error : l->error);

@@ -296,7 +296,7 @@ bool identity_handle(struct runner *r, const struct wire_msg *m, const struct fr
 	if (!identity_parse(m, f, &id))
 		return false;
 	/* A runner on stdin and stdout is not alone in a VM. */
-	done.error = r->line.is_port ? apply(r, &id, &done.what) : EPERM;
+	done.error = r->uplink.is_port ? apply(r, &id, &done.what) : EPERM;
 	file_done(r, &done);
 	return true;
 }

@@ -245,11 +245,11 @@ static void put_end(const struct talk *t, int dir)
 /* The runner lives on while there are background processes: it empties their pipes. */
 static _Noreturn void be_the_runner(int fd)
 {
-	struct line line = {.in = fd, .linger = true};
+	struct uplink uplink = {.in = fd, .linger = true};
 
-	line.out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	uplink.out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
-	runner_serve(&line);
+	runner_serve(&uplink);
 	_exit(0);
 }
 

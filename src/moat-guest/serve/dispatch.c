@@ -15,7 +15,7 @@ static bool hello(struct runner *r, const struct wire_msg *m)
 
 	channels_abandon(r);
 	memcpy(reply.nonce, m->nonce, sizeof(reply.nonce));
-	return line_send(&r->line, &reply, NULL, 0);
+	return uplink_send(&r->uplink, &reply, NULL, 0);
 }
 
 static bool data(struct channel *ch, const struct frame *f)
@@ -74,7 +74,7 @@ static bool pong(struct runner *r, uint32_t id)
 {
 	struct wire_msg m = {.type = WIRE_PONG, .id = id};
 
-	return line_send(&r->line, &m, NULL, 0);
+	return uplink_send(&r->uplink, &m, NULL, 0);
 }
 
 bool runner_handle(struct runner *r, const struct wire_msg *m, const struct frame *f)

@@ -62,7 +62,7 @@ static int open_named(const char *name)
 	return -1;
 }
 
-static int open_stdio(struct line *l)
+static int open_stdio(struct uplink *l)
 {
 	/* Away from 0 and 1, which commands and stray output must never reach. */
 	l->in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -73,9 +73,9 @@ static int open_stdio(struct line *l)
 	return 0;
 }
 
-int line_open(struct line *l, const char *where)
+int uplink_open(struct uplink *l, const char *where)
 {
-	*l = (struct line){.in = -1, .out = -1};
+	*l = (struct uplink){.in = -1, .out = -1};
 	if (strcmp(where, "-") == 0)
 		return open_stdio(l);
 	l->is_port = true;
@@ -84,7 +84,7 @@ int line_open(struct line *l, const char *where)
 		return errno;
 	if (flock(l->in, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return EBUSY; /* two may open a terminal, unlike a virtio port */
-	line_make_raw(l->in);
+	uplink_make_raw(l->in);
 	l->out = fcntl(l->in, F_DUPFD_CLOEXEC, 3); /* so that each direction is watched by itself */
 	return l->out < 0 ? errno : 0;
 }

@@ -56,37 +56,37 @@ static void handle_frames(struct runner *r)
 {
 	struct wire_msg m;
 	struct frame f;
-	enum line_found found;
+	enum uplink_found found;
 
-	while ((found = line_next(&r->line, &m, &f)) != LINE_MORE)
-		if (found == LINE_LOST || !runner_handle(r, &m, &f)) {
-			line_lose(&r->line);
+	while ((found = uplink_next(&r->uplink, &m, &f)) != UPLINK_MORE)
+		if (found == UPLINK_LOST || !runner_handle(r, &m, &f)) {
+			uplink_lose(&r->uplink);
 			channels_abandon(r);
 		}
 }
 
-static void line_in_ready(struct watch *w, uint32_t events)
+static void uplink_in_ready(struct watch *w, uint32_t events)
 {
-	struct runner *r = (struct runner *)((char *)w - offsetof(struct runner, line_in));
+	struct runner *r = (struct runner *)((char *)w - offsetof(struct runner, uplink_in));
 
 	(void)events;
 	r->look_again = 0;
-	switch (line_fill(&r->line)) {
-	case LINE_BYTES:
+	switch (uplink_fill(&r->uplink)) {
+	case UPLINK_BYTES:
 		handle_frames(r);
 		break;
-	case LINE_ABSENT:
+	case UPLINK_ABSENT:
 		r->look_again = clock_ms() + LOOK_AGAIN_MS;
 		break;
-	case LINE_GONE:
+	case UPLINK_GONE:
 		r->leaving = true;
 		break;
-	case LINE_NOTHING:
+	case UPLINK_NOTHING:
 		break;
 	}
 }
 
-static void line_out_ready(struct watch *w, uint32_t events)
+static void uplink_out_ready(struct watch *w, uint32_t events)
 {
 	(void)w; /* every round ends with a flush */
 	(void)events;
@@ -101,8 +101,8 @@ static void watch_line(struct runner *r)
 {
 	uint32_t edge = r->look_again ? EPOLLET : 0;
 
-	watch_set(r, &r->line_in, r->line.tx.len < LINE_FULL ? EPOLLIN | edge : 0);
-	watch_set(r, &r->line_out, line_waits(&r->line) ? EPOLLOUT | edge : 0);
+	watch_set(r, &r->uplink_in, r->uplink.tx.len < UPLINK_FULL ? EPOLLIN | edge : 0);
+	watch_set(r, &r->uplink_out, uplink_waits(&r->uplink) ? EPOLLOUT | edge : 0);
 }
 
 /* The earlier of two times; 0 means never. */
@@ -115,7 +115,7 @@ static int wait_ms(struct runner *r)
 {
 	uint64_t now, first = sooner(r->look_again, r->sshd.look_at);
 
-	if (r->queue && line_has_room(&r->line))
+	if (r->queue && uplink_has_room(&r->uplink))
 		return 0;
 	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
 		for (struct channel *ch = r->bucket[i]; ch; ch = ch->next)
@@ -146,12 +146,13 @@ static void wait_for_line(struct runner *r, const sigset_t *mask)
 	struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
 	bool absent = r->look_again; /* then there is only the clock to go by */
 	struct pollfd p[] = {
-		{.fd = absent ? -1 : r->line.out, .events = POLLOUT},
-		{.fd = absent || r->line.tx.len >= LINE_FULL ? -1 : r->line.in, .events = POLLIN},
+		{.fd = absent ? -1 : r->uplink.out, .events = POLLOUT},
+		{.fd = absent || r->uplink.tx.len >= UPLINK_FULL ? -1 : r->uplink.in,
+			.events = POLLIN},
 	};
 
 	if (ppoll(p, 2, ms < 0 ? NULL : &limit, mask) > 0 && p[1].revents)
-		line_in_ready(&r->line_in, EPOLLIN);
+		uplink_in_ready(&r->uplink_in, EPOLLIN);
 }
 
 static void run_timers(struct runner *r)
@@ -169,12 +170,12 @@ static void run_timers(struct runner *r)
 	if (r->sshd.look_at && r->sshd.look_at <= now)
 		hostkeys_look(r);
 	if (r->look_again && r->look_again <= now)
-		line_in_ready(&r->line_in, EPOLLIN);
+		uplink_in_ready(&r->uplink_in, EPOLLIN);
 }
 
 static void let_channels_send(struct runner *r)
 {
-	while (r->queue && line_has_room(&r->line)) {
+	while (r->queue && uplink_has_room(&r->uplink)) {
 		struct channel *ch = r->queue;
 
 		r->queue = ch->queue_next;
@@ -199,15 +200,15 @@ static void bury(struct runner *r)
 static void one_round(struct runner *r, const sigset_t *mask)
 {
 	watch_line(r);
-	if (line_has_room(&r->line))
+	if (uplink_has_room(&r->uplink))
 		wait_and_handle(r, mask);
 	else
 		wait_for_line(r, mask);
 	run_timers(r);
 	let_channels_send(r);
-	if (!line_flush(&r->line) || init_wants_us_gone)
+	if (!uplink_flush(&r->uplink) || init_wants_us_gone)
 		r->leaving = true;
-	if (!r->line.synced)
+	if (!r->uplink.synced)
 		channels_abandon(r);
 	bury(r);
 }
@@ -220,7 +221,7 @@ static void runner_free(struct runner *r)
 		watch_close(r, &r->sink[i].watch);
 	if (r->epoll >= 0)
 		close(r->epoll);
-	line_close(&r->line);
+	uplink_close(&r->uplink);
 	free(r);
 }
 
@@ -232,9 +233,9 @@ static void drain_sinks(struct runner *r, const sigset_t *mask)
 
 	channels_abandon(r);
 	bury(r);
-	watch_close(r, &r->line_in);
-	watch_close(r, &r->line_out);
-	r->line.in = r->line.out = -1;
+	watch_close(r, &r->uplink_in);
+	watch_close(r, &r->uplink_out);
+	r->uplink.in = r->uplink.out = -1;
 	while (any && !init_wants_us_gone) {
 		any = false;
 		for (unsigned i = 0; i < SINKS_MAX; i++)
@@ -249,7 +250,7 @@ static void drain_sinks(struct runner *r, const sigset_t *mask)
 	}
 }
 
-int runner_serve(struct line *line)
+int runner_serve(struct uplink *uplink)
 {
 	struct runner *r = calloc(1, sizeof(*r));
 	sigset_t mask;
@@ -257,16 +258,16 @@ int runner_serve(struct line *line)
 
 	if (!r)
 		return ENOMEM;
-	r->line = *line;
+	r->uplink = *uplink;
 	r->queue_end = &r->queue;
 	r->idle_supervisor.socket = -1;
-	r->line_in = (struct watch){.fd = line->in, .ready = line_in_ready};
-	r->line_out = (struct watch){.fd = line->out, .ready = line_out_ready};
+	r->uplink_in = (struct watch){.fd = uplink->in, .ready = uplink_in_ready};
+	r->uplink_out = (struct watch){.fd = uplink->out, .ready = uplink_out_ready};
 	for (unsigned i = 0; i < SINKS_MAX; i++)
 		r->sink[i].watch.fd = -1;
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
-	watch_set(r, &r->line_in, EPOLLIN);
-	if (!r->line_in.events) {
+	watch_set(r, &r->uplink_in, EPOLLIN);
+	if (!r->uplink_in.events) {
 		error = errno; /* no epoll, or stdin is a file */
 	} else {
 		set_signals(&mask);
@@ -274,7 +275,7 @@ int runner_serve(struct line *line)
 			one_round(r, &mask);
 		if (r->idle_supervisor.socket >= 0)
 			close(r->idle_supervisor.socket); /* which ends it */
-		if (line->linger)
+		if (uplink->linger)
 			drain_sinks(r, &mask);
 	}
 	runner_free(r);

@@ -138,11 +138,11 @@ static void test_hello(void)
 	size_t n = wire_encode(&m, bytes + 20 + FRAME_HEADER);
 
 	frame_encode_header(bytes + 20, (uint32_t)n, 0);
-	OK(line_find_hello(bytes, sizeof(bytes)) == 20);
-	OK(line_find_hello(bytes, 20) == 20);
-	OK(line_find_hello(bytes, 21) == 20);
-	OK(line_find_hello(bytes + 21, 30) == 30);
-	OK(line_find_hello(bytes, 0) == 0);
+	OK(uplink_find_hello(bytes, sizeof(bytes)) == 20);
+	OK(uplink_find_hello(bytes, 20) == 20);
+	OK(uplink_find_hello(bytes, 21) == 20);
+	OK(uplink_find_hello(bytes + 21, 30) == 30);
+	OK(uplink_find_hello(bytes, 0) == 0);
 }
 
 static bool parses_keys(uint32_t count, const char *body, size_t len, struct identity *ret)
