@@ -31,11 +31,11 @@ static void answer(struct runner *r, const struct wire_msg *m, const char *what)
 	uplink_send(&r->uplink, m, text, strlen(text));
 }
 
-static void exec_release(struct channel *ch)
+static void exec_release(struct job *job)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 
-	watch_close(ch->runner, &x->supervisor); /* ends all that is below it */
+	watch_close(job->runner, &x->supervisor); /* ends all that is below it */
 	input_close(&x->in);
 	output_close(x);
 	free(x->command);
@@ -57,33 +57,33 @@ static const char *failed_name(const struct exec *x)
 	}
 }
 
-/* Sends the answer and ends the channel. */
+/* Sends the answer and ends the job. */
 static void finish(struct exec *x)
 {
 	struct wire_msg m = {.type = WIRE_EXIT,
-		.id = x->ch.id,
+		.id = x->job.id,
 		.how = (uint8_t)x->report.how,
 		.code = x->report.code,
 		.timed_out = x->timed_out,
 		.size = x->out[0].total,
 		.size2 = x->out[1].total};
 
-	channel_consume(&x->ch, 0, true);
+	job_consume(&x->job, 0, true);
 	if (x->spilled)
-		uplink_send(&x->ch.runner->uplink, &m, x->spilled, strlen(x->spilled));
+		uplink_send(&x->job.runner->uplink, &m, x->spilled, strlen(x->spilled));
 	else
-		answer(x->ch.runner, &m, failed_name(x));
-	uplink_flush(&x->ch.runner->uplink); /* the host need not wait for our cleaning up */
+		answer(x->job.runner, &m, failed_name(x));
+	uplink_flush(&x->job.runner->uplink); /* the host need not wait for our cleaning up */
 	if (!x->tty && !x->killing)
 		output_discard(x);
-	exec_release(&x->ch);
-	channel_close(&x->ch);
+	exec_release(&x->job);
+	job_close(&x->job);
 }
 
 /* One supervisor is kept for the next command; any other ends when its socket is closed. */
 static void leave_supervisor(struct exec *x)
 {
-	struct runner *r = x->ch.runner;
+	struct runner *r = x->job.runner;
 
 	if (x->report.reusable && !x->killing && r->idle_supervisor.socket < 0) {
 		watch_set(r, &x->supervisor, 0);
@@ -96,7 +96,7 @@ static void leave_supervisor(struct exec *x)
 static void command_ended(struct exec *x)
 {
 	x->ended = true;
-	x->ch.deadline = 0;
+	x->job.deadline = 0;
 	leave_supervisor(x);
 	if (!x->cancelled)
 		output_ended(x);
@@ -105,7 +105,7 @@ static void command_ended(struct exec *x)
 		return;
 	}
 	output_watch(x);
-	channel_wants_to_send(&x->ch);
+	job_wants_to_send(&x->job);
 }
 
 /* The supervisor was killed, or cannot do its work: ends what is left of its session, and of that
@@ -145,12 +145,12 @@ static void kill_all(struct exec *x)
 	supervisor_end_all(x->supervisor.fd);
 	/* The supervisor waits for a new process that hangs in a dead file system. */
 	tree_kill_children(x->supervisor_pid);
-	x->ch.deadline = clock_ms() + KILL_GRACE_MS;
+	x->job.deadline = clock_ms() + KILL_GRACE_MS;
 }
 
-static void exec_expired(struct channel *ch)
+static void exec_expired(struct job *job)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 
 	if (look(x))
 		return; /* just in time */
@@ -162,9 +162,9 @@ static void exec_expired(struct channel *ch)
 	kill_all(x);
 }
 
-static void exec_cancel(struct channel *ch)
+static void exec_cancel(struct job *job)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 
 	x->cancelled = true;
 	if (x->ended)
@@ -173,9 +173,9 @@ static void exec_cancel(struct channel *ch)
 		kill_all(x);
 }
 
-static void exec_signal(struct channel *ch, uint32_t number)
+static void exec_signal(struct job *job, uint32_t number)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 	pid_t group = x->tty ? pty_foreground(x->in.watch.fd) : 0;
 
 	if (!number || number > SIGNAL_MAX || x->ended || x->killing)
@@ -186,27 +186,27 @@ static void exec_signal(struct channel *ch, uint32_t number)
 		supervisor_signal(x->supervisor.fd, number);
 }
 
-static void exec_resize(struct channel *ch, uint16_t rows, uint16_t cols)
+static void exec_resize(struct job *job, uint16_t rows, uint16_t cols)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 
 	if (x->tty)
 		pty_resize(x->in.watch.fd, rows, cols);
 }
 
-static void exec_data(struct channel *ch, const uint8_t *p, size_t len)
+static void exec_data(struct job *job, const uint8_t *p, size_t len)
 {
-	input_data(&((struct exec *)ch)->in, p, len);
+	input_data(&((struct exec *)job)->in, p, len);
 }
 
-static void exec_eof(struct channel *ch)
+static void exec_eof(struct job *job)
 {
-	input_eof(&((struct exec *)ch)->in);
+	input_eof(&((struct exec *)job)->in);
 }
 
-static bool exec_send_some(struct channel *ch)
+static bool exec_send_some(struct job *job)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 
 	output_send_some(x);
 	if (x->ended && !output_waits(x)) {
@@ -217,16 +217,16 @@ static bool exec_send_some(struct channel *ch)
 	return output_waits(x);
 }
 
-static void exec_credited(struct channel *ch)
+static void exec_credited(struct job *job)
 {
-	struct exec *x = (struct exec *)ch;
+	struct exec *x = (struct exec *)job;
 
 	output_watch(x);
 	if (output_waits(x))
-		channel_wants_to_send(ch);
+		job_wants_to_send(job);
 }
 
-static const struct channel_ops exec_ops = {
+static const struct job_ops exec_ops = {
 	.send_some = exec_send_some,
 	.credited = exec_credited,
 	.data = exec_data,
@@ -240,7 +240,7 @@ static const struct channel_ops exec_ops = {
 
 static struct exec *exec_new(struct runner *r, const struct wire_msg *m)
 {
-	struct exec *x = (struct exec *)channel_new(r, m->id, sizeof(*x), &exec_ops);
+	struct exec *x = (struct exec *)job_new(r, m->id, sizeof(*x), &exec_ops);
 
 	if (!x)
 		return NULL;
@@ -248,10 +248,10 @@ static struct exec *exec_new(struct runner *r, const struct wire_msg *m)
 	x->tty = m->flags & WIRE_EXEC_PTY;
 	x->capture = m->flags & WIRE_EXEC_CAPTURE;
 	x->spill = x->capture && (m->flags & WIRE_EXEC_SPILL);
-	input_init(&x->in, &x->ch, -1, x->tty);
+	input_init(&x->in, &x->job, -1, x->tty);
 	output_init(x, m->max);
 	if (m->timeout_ms)
-		x->ch.deadline = clock_ms() + m->timeout_ms;
+		x->job.deadline = clock_ms() + m->timeout_ms;
 	return x;
 }
 
@@ -294,7 +294,7 @@ static int open_terminal(struct exec *x, const struct wire_msg *m, struct comman
 /* 0 or an errno. */
 static int run(struct exec *x, const struct wire_msg *m)
 {
-	struct runner *r = x->ch.runner;
+	struct runner *r = x->job.runner;
 	struct command_fds theirs = {0, -1, -1}; /* our own stdin is empty */
 	struct supervisor s;
 	int error = x->tty ? open_terminal(x, m, &theirs)
@@ -349,7 +349,7 @@ bool exec_start(struct runner *r, const struct wire_msg *m, const struct frame *
 	error = run(x, m);
 	if (!error)
 		return true;
-	exec_release(&x->ch);
-	channel_close(&x->ch);
+	exec_release(&x->job);
+	job_close(&x->job);
 	return refuse(r, m->id, WIRE_NO_EXEC, error, "cannot start a process");
 }

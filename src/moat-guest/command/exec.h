@@ -3,7 +3,7 @@
  *
  * How a command starts, in five files:
  *	serve/dispatch.c      the frame comes in
- *	command/exec.c        makes a channel and pipes or a terminal, and answers when all is over
+ *	command/exec.c        makes a job and pipes or a terminal, and answers when all is over
  *	command/prepare.c     makes argv and environment of the frame
  *	command/supervisor.c  forks a supervisor, which forks the command and waits for its end
  *	command/command.c     in the new process: user, directory, signals, execve(2)
@@ -28,7 +28,7 @@ struct stream {
 };
 
 struct exec {
-	struct channel ch;
+	struct job job;
 	struct command *command;
 	struct watch supervisor; /* its socket */
 	pid_t supervisor_pid;

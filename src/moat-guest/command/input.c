@@ -9,9 +9,9 @@
 
 static void input_ready(struct watch *w, uint32_t events);
 
-void input_init(struct input *in, struct channel *ch, int fd, bool tty)
+void input_init(struct input *in, struct job *job, int fd, bool tty)
 {
-	*in = (struct input){.watch = {.fd = fd, .ready = input_ready}, .ch = ch, .tty = tty};
+	*in = (struct input){.watch = {.fd = fd, .ready = input_ready}, .job = job, .tty = tty};
 }
 
 static void forget(struct input *in)
@@ -23,7 +23,7 @@ static void forget(struct input *in)
 
 void input_close(struct input *in)
 {
-	watch_close(in->ch->runner, &in->watch);
+	watch_close(in->job->runner, &in->watch);
 	forget(in);
 }
 
@@ -42,7 +42,7 @@ static size_t write_some(struct input *in, const uint8_t *p, size_t len)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (!in->tty) /* a terminal still gives output */
-		watch_close(in->ch->runner, &in->watch);
+		watch_close(in->job->runner, &in->watch);
 	return len;
 }
 
@@ -54,7 +54,7 @@ static void end_input(struct input *in)
 
 	in->eof = false;
 	if (!in->tty) {
-		watch_close(in->ch->runner, &in->watch);
+		watch_close(in->job->runner, &in->watch);
 		return;
 	}
 	marks[0] = marks[1] = pty_eof_char(in->watch.fd);
@@ -70,7 +70,7 @@ static void settle(struct input *in)
 		if (in->eof)
 			end_input(in);
 	}
-	watch_set(in->ch->runner, &in->watch, in->len ? EPOLLOUT : 0);
+	watch_set(in->job->runner, &in->watch, in->len ? EPOLLOUT : 0);
 }
 
 static void input_ready(struct watch *w, uint32_t events)
@@ -81,7 +81,7 @@ static void input_ready(struct watch *w, uint32_t events)
 	(void)events;
 	in->start += n;
 	in->len -= n;
-	channel_consume(in->ch, n, in->len == 0);
+	job_consume(in->job, n, in->len == 0);
 	settle(in);
 }
 
@@ -101,7 +101,7 @@ void input_data(struct input *in, const uint8_t *p, size_t len)
 		memcpy(in->p + in->len, p + n, len - n); /* fits: the host keeps to the window */
 		in->len += len - n;
 	}
-	channel_consume(in->ch, n, in->len == 0);
+	job_consume(in->job, n, in->len == 0);
 	settle(in);
 }
 

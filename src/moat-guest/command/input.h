@@ -6,13 +6,13 @@
 
 struct input {
 	struct watch watch; /* nonblocking; fd -1: there is no stdin, or it has been closed */
-	struct channel *ch;
+	struct job *job;
 	uint8_t *p; /* WIRE_WINDOW bytes, while any are waiting */
 	size_t start, len;
 	bool tty, eof, mid_line;
 };
 
-void input_init(struct input *in, struct channel *ch, int fd, bool tty);
+void input_init(struct input *in, struct job *job, int fd, bool tty);
 void input_data(struct input *in, const uint8_t *p, size_t len);
 void input_eof(struct input *in);
 void input_close(struct input *in); /* may be called again */

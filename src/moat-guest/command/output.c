@@ -11,10 +11,10 @@ enum { PTY_DRAIN = 64 * 1024 /* more than a terminal ever holds */ };
 
 void output_watch(struct exec *x)
 {
-	bool want = !x->ended && (x->capture || x->ch.credit > 0);
+	bool want = !x->ended && (x->capture || x->job.credit > 0);
 
 	for (int i = 0; i < 2; i++)
-		watch_set(x->ch.runner, &x->out[i].watch, want ? EPOLLIN : 0);
+		watch_set(x->job.runner, &x->out[i].watch, want ? EPOLLIN : 0);
 }
 
 /* After each read(2). False: nothing more will come, or not now. */
@@ -29,7 +29,7 @@ static bool account(struct stream *s, ssize_t n)
 	s->drain = 0;
 	/* EIO: the last process has closed the terminal */
 	if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		watch_close(s->exec->ch.runner, &s->watch);
+		watch_close(s->exec->job.runner, &s->watch);
 	return false;
 }
 
@@ -41,38 +41,38 @@ static bool keep_some(struct stream *s, size_t want)
 /* Sends what one read gives. */
 static void send_read(struct stream *s, size_t want)
 {
-	struct channel *ch = &s->exec->ch;
-	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = s->number};
+	struct job *job = &s->exec->job;
+	struct wire_msg m = {.type = WIRE_DATA, .id = job->id, .stream = s->number};
 	uint8_t *place;
 	ssize_t n;
 
-	if (want > ch->credit)
-		want = ch->credit;
+	if (want > job->credit)
+		want = job->credit;
 	if (want > WIRE_PIECE)
 		want = WIRE_PIECE;
-	place = uplink_begin(&ch->runner->uplink, &m, want);
+	place = uplink_begin(&job->runner->uplink, &m, want);
 	if (!place)
 		return;
 	n = read(s->watch.fd, place, want);
-	uplink_end(&ch->runner->uplink, n > 0 ? (size_t)n : 0);
+	uplink_end(&job->runner->uplink, n > 0 ? (size_t)n : 0);
 	if (account(s, n))
-		ch->credit -= (uint32_t)n;
+		job->credit -= (uint32_t)n;
 }
 
 static void send_tail(struct stream *s)
 {
-	struct channel *ch = &s->exec->ch;
-	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = s->number};
+	struct job *job = &s->exec->job;
+	struct wire_msg m = {.type = WIRE_DATA, .id = job->id, .stream = s->number};
 	size_t n = s->tail.len < WIRE_PIECE ? s->tail.len : WIRE_PIECE;
 	uint8_t *place;
 
-	if (n > ch->credit)
-		n = ch->credit;
-	place = uplink_begin(&ch->runner->uplink, &m, n);
+	if (n > job->credit)
+		n = job->credit;
+	place = uplink_begin(&job->runner->uplink, &m, n);
 	if (!place)
 		return;
-	uplink_end(&ch->runner->uplink, ring_take(&s->tail, place, n));
-	ch->credit -= (uint32_t)n;
+	uplink_end(&job->runner->uplink, ring_take(&s->tail, place, n));
+	job->credit -= (uint32_t)n;
 }
 
 static bool stream_waits(const struct stream *s)
@@ -91,7 +91,7 @@ bool output_waits(const struct exec *x)
 
 void output_send_some(struct exec *x)
 {
-	for (int i = 0; i < 2 && x->ch.credit; i++) {
+	for (int i = 0; i < 2 && x->job.credit; i++) {
 		struct stream *s = &x->out[i];
 
 		if (!stream_waits(s))
@@ -111,14 +111,14 @@ static void stream_ready(struct watch *w, uint32_t events)
 	struct stream *s = (struct stream *)w;
 
 	(void)events;
-	if (s->exec->ch.closed)
+	if (s->exec->job.closed)
 		return;
 	if (s->exec->capture) {
 		keep_some(s, SIZE_MAX);
 		return;
 	}
 	s->ready = true;
-	channel_wants_to_send(&s->exec->ch);
+	job_wants_to_send(&s->exec->job);
 }
 
 void output_init(struct exec *x, uint64_t capture_max)
@@ -171,7 +171,7 @@ void output_ended(struct exec *x)
 void output_discard(struct exec *x)
 {
 	for (int i = 0; i < 2; i++)
-		watch_sink(x->ch.runner, &x->out[i].watch);
+		watch_sink(x->job.runner, &x->out[i].watch);
 }
 
 void output_close(struct exec *x)
@@ -180,7 +180,7 @@ void output_close(struct exec *x)
 	x->spilled = NULL;
 	for (int i = 0; i < 2; i++) {
 		close_theirs(&x->out[i]);
-		watch_close(x->ch.runner, &x->out[i].watch);
+		watch_close(x->job.runner, &x->out[i].watch);
 		ring_free(&x->out[i].tail);
 	}
 }

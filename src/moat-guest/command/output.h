@@ -1,7 +1,7 @@
 /*
  * output.h - what a command writes, on its way to the host.
  *
- * Without capture each piece goes out as it comes, within the channel's credit. With capture the
+ * Without capture each piece goes out as it comes, within the job's credit. With capture the
  * tails are kept in rings, and sent when the command has ended.
  */
 #pragma once

@@ -6,101 +6,100 @@
 
 enum { CREDIT_STEP = WIRE_WINDOW / 4 };
 
-struct channel *channel_find(struct runner *r, uint32_t id)
+struct job *job_find(struct runner *r, uint32_t id)
 {
-	struct channel *ch = r->bucket[id % CHANNEL_BUCKETS];
+	struct job *job = r->bucket[id % JOB_BUCKETS];
 
-	while (ch && ch->id != id)
-		ch = ch->next;
-	return ch;
+	while (job && job->id != id)
+		job = job->next;
+	return job;
 }
 
-struct channel *channel_new(
-	struct runner *r, uint32_t id, size_t size, const struct channel_ops *ops)
+struct job *job_new(struct runner *r, uint32_t id, size_t size, const struct job_ops *ops)
 {
-	struct channel **bucket = &r->bucket[id % CHANNEL_BUCKETS];
-	struct channel *ch;
+	struct job **bucket = &r->bucket[id % JOB_BUCKETS];
+	struct job *job;
 
-	if (r->n_channels == WIRE_CHANNELS_MAX) {
+	if (r->n_jobs == WIRE_CHANNELS_MAX) {
 		errno = EAGAIN;
 		return NULL;
 	}
-	ch = calloc(1, size);
-	if (!ch)
+	job = calloc(1, size);
+	if (!job)
 		return NULL;
-	ch->ops = ops;
-	ch->runner = r;
-	ch->id = id;
-	ch->credit = WIRE_WINDOW;
-	ch->next = *bucket;
-	*bucket = ch;
-	r->n_channels++;
-	return ch;
+	job->ops = ops;
+	job->runner = r;
+	job->id = id;
+	job->credit = WIRE_WINDOW;
+	job->next = *bucket;
+	*bucket = job;
+	r->n_jobs++;
+	return job;
 }
 
-void channel_wants_to_send(struct channel *ch)
+void job_wants_to_send(struct job *job)
 {
-	struct runner *r = ch->runner;
+	struct runner *r = job->runner;
 
-	if (ch->queued || ch->closed || !ch->credit)
+	if (job->queued || job->closed || !job->credit)
 		return;
-	ch->queued = true;
-	ch->queue_next = NULL;
-	*r->queue_end = ch;
-	r->queue_end = &ch->queue_next;
+	job->queued = true;
+	job->queue_next = NULL;
+	*r->queue_end = job;
+	r->queue_end = &job->queue_next;
 }
 
-void channel_consume(struct channel *ch, size_t n, bool flush)
+void job_consume(struct job *job, size_t n, bool flush)
 {
-	struct wire_msg m = {.type = WIRE_CREDIT, .id = ch->id};
+	struct wire_msg m = {.type = WIRE_CREDIT, .id = job->id};
 
-	ch->consumed += (uint32_t)n;
-	if (!ch->consumed || (!flush && ch->consumed < CREDIT_STEP))
+	job->consumed += (uint32_t)n;
+	if (!job->consumed || (!flush && job->consumed < CREDIT_STEP))
 		return;
-	m.count = ch->consumed;
-	ch->held -= ch->consumed;
-	ch->consumed = 0;
-	uplink_send(&ch->runner->uplink, &m, NULL, 0);
+	m.count = job->consumed;
+	job->held -= job->consumed;
+	job->consumed = 0;
+	uplink_send(&job->runner->uplink, &m, NULL, 0);
 }
 
-static void leave_queue(struct channel *ch)
+static void leave_queue(struct job *job)
 {
-	struct runner *r = ch->runner;
-	struct channel **at = &r->queue;
+	struct runner *r = job->runner;
+	struct job **at = &r->queue;
 
-	if (!ch->queued)
+	if (!job->queued)
 		return;
-	while (*at != ch)
+	while (*at != job)
 		at = &(*at)->queue_next;
-	*at = ch->queue_next;
+	*at = job->queue_next;
 	if (!*at)
 		r->queue_end = at;
-	ch->queued = false;
+	job->queued = false;
 }
 
-void channel_close(struct channel *ch)
+void job_close(struct job *job)
 {
-	struct runner *r = ch->runner;
-	struct channel **at = &r->bucket[ch->id % CHANNEL_BUCKETS];
+	struct runner *r = job->runner;
+	struct job **at = &r->bucket[job->id % JOB_BUCKETS];
 
-	leave_queue(ch);
-	while (*at != ch)
+	leave_queue(job);
+	while (*at != job)
 		at = &(*at)->next;
-	*at = ch->next;
-	ch->closed = true;
-	ch->next = r->graves;
-	r->graves = ch;
-	r->n_channels--;
+	*at = job->next;
+	job->closed = true;
+	job->next = r->graves;
+	r->graves = job;
+	r->n_jobs--;
 }
 
-void channels_abandon(struct runner *r)
+void jobs_abandon(struct runner *r)
 {
-	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
+	for (unsigned i = 0; i < JOB_BUCKETS; i++)
 		while (r->bucket[i]) {
-			struct channel *ch = r->bucket[i];
+			struct job *job = r->bucket[i];
 
-			ch->ops->release(ch);
-			channel_close(ch);
+			job->ops->release(job);
+			job_close(job);
 		}
 }
 

@@ -2,10 +2,10 @@
  * job.h - an operation that the host has asked for and that is not finished: a command, a file
  * being read or written, a directory listing. And the loop that drives them all.
  *
- * How the runner works. It has one thread and one epoll. A channel that has something to send joins
+ * How the runner works. It has one thread and one epoll. A job that has something to send joins
  * a queue. While the line has room, the first of the queue sends at most one piece of each stream,
- * and joins again at the end if it has more. So no channel starves another, whether its bytes come
- * from a pipe or from a file that is always ready. A channel without credit leaves the queue and
+ * and joins again at the end if it has more. So no job starves another, whether its bytes come
+ * from a pipe or from a file that is always ready. A job without credit leaves the queue and
  * stops watching its pipe: then the command blocks, and memory stays bounded. Each command runs
  * under a process of its own, a supervisor (command/supervisor.h; command/exec.h names the files
  * that start a command). File operations happen right in the loop (files/files.h).
@@ -19,7 +19,7 @@
 
 #include "moat-guest/common/uplink.h"
 
-enum { CHANNEL_BUCKETS = 32, SINKS_MAX = 64 };
+enum { JOB_BUCKETS = 32, SINKS_MAX = 64 };
 
 /* An fd that the loop watches. events 0: not now. Closing goes through watch_close. */
 struct watch {
@@ -29,24 +29,24 @@ struct watch {
 };
 
 struct runner;
-struct channel;
+struct job;
 
-struct channel_ops {
-	/* The line has room and the channel has credit: send one piece. True: there is more. */
-	bool (*send_some)(struct channel *ch);
-	void (*credited)(struct channel *ch); /* credit was 0 and no longer is; may be NULL */
+struct job_ops {
+	/* The line has room and the job has credit: send one piece. True: there is more. */
+	bool (*send_some)(struct job *job);
+	void (*credited)(struct job *job); /* credit was 0 and no longer is; may be NULL */
 	/* Messages of the host. NULL: the message is ignored. */
-	void (*data)(struct channel *ch, const uint8_t *p, size_t len);
-	void (*eof)(struct channel *ch);
-	void (*signal)(struct channel *ch, uint32_t number);
-	void (*resize)(struct channel *ch, uint16_t rows, uint16_t cols);
-	void (*cancel)(struct channel *ch);  /* end the operation, and answer soon */
-	void (*expired)(struct channel *ch); /* the deadline has passed; it is cleared */
-	void (*release)(struct channel *ch); /* close and end everything, say nothing */
+	void (*data)(struct job *job, const uint8_t *p, size_t len);
+	void (*eof)(struct job *job);
+	void (*signal)(struct job *job, uint32_t number);
+	void (*resize)(struct job *job, uint16_t rows, uint16_t cols);
+	void (*cancel)(struct job *job);  /* end the operation, and answer soon */
+	void (*expired)(struct job *job); /* the deadline has passed; it is cleared */
+	void (*release)(struct job *job); /* close and end everything, say nothing */
 };
 
-struct channel {
-	const struct channel_ops *ops;
+struct job {
+	const struct job_ops *ops;
 	struct runner *runner;
 	uint32_t id;
 	uint32_t credit;   /* bytes of DATA that the host will take */
@@ -54,7 +54,7 @@ struct channel {
 	uint32_t consumed; /* of these, how many could be */
 	uint64_t deadline; /* clock_ms(); 0: none */
 	bool queued, closed;
-	struct channel *next, *queue_next;
+	struct job *next, *queue_next;
 };
 
 /* A pipe into which background processes may still write after their command has ended. */
@@ -82,10 +82,10 @@ struct runner {
 	struct uplink uplink;
 	struct watch uplink_in, uplink_out;
 	uint64_t look_again; /* clock_ms(), while the host is absent; 0: it is not */
-	struct channel *bucket[CHANNEL_BUCKETS];
-	unsigned n_channels;
-	struct channel *queue, **queue_end;
-	struct channel *graves; /* freed when no event can refer to them any more */
+	struct job *bucket[JOB_BUCKETS];
+	unsigned n_jobs;
+	struct job *queue, **queue_end;
+	struct job *graves; /* freed when no event can refer to them any more */
 	struct sink sink[SINKS_MAX];
 	unsigned next_sink;
 	struct supervisor idle_supervisor; /* waits for the next command, if there is one */
@@ -98,16 +98,15 @@ int runner_serve(struct uplink *uplink);
 
 uint64_t clock_ms(void);
 
-/* Makes a channel of the given size; NULL if there are too many or no memory. */
-struct channel *channel_new(
-	struct runner *r, uint32_t id, size_t size, const struct channel_ops *ops);
-struct channel *channel_find(struct runner *r, uint32_t id);
-void channel_wants_to_send(struct channel *ch);
+/* Makes a job of the given size; NULL if there are too many or no memory. */
+struct job *job_new(struct runner *r, uint32_t id, size_t size, const struct job_ops *ops);
+struct job *job_find(struct runner *r, uint32_t id);
+void job_wants_to_send(struct job *job);
 /* n bytes from the host are dealt with and will be credited; flush: now, not when more are. */
-void channel_consume(struct channel *ch, size_t n, bool flush);
+void job_consume(struct job *job, size_t n, bool flush);
 /* Call it after ops->release, or when there is nothing to release. */
-void channel_close(struct channel *ch);
-void channels_abandon(struct runner *r);
+void job_close(struct job *job);
+void jobs_abandon(struct runner *r);
 
 void watch_set(struct runner *r, struct watch *w, uint32_t events);
 void watch_close(struct runner *r, struct watch *w);

@@ -12,7 +12,7 @@
 enum { MODE_BITS = 07777, MODE_DIRECTORY = 0755, MODE_FILE = 0644 };
 
 struct reading {
-	struct channel ch;
+	struct job job;
 	int fd;
 	uint64_t sent, max;
 	uint64_t count; /* how much is wanted; 0: all */
@@ -21,7 +21,7 @@ struct reading {
 };
 
 struct writing {
-	struct channel ch;
+	struct job job;
 	int fd;
 	uint64_t size;
 	char path[256];
@@ -55,35 +55,35 @@ static int open_as(const struct user *u, const char *path, int flags)
 	return fd;
 }
 
-static void reading_release(struct channel *ch)
+static void reading_release(struct job *job)
 {
-	close(((struct reading *)ch)->fd);
+	close(((struct reading *)job)->fd);
 }
 
 static void reading_finish(struct reading *rd, int error)
 {
-	struct file_done done = {.id = rd->ch.id,
+	struct file_done done = {.id = rd->job.id,
 		.error = error,
 		.size = rd->sent,
 		.mode = rd->mode,
 		.what = rd->path};
 
-	file_done(rd->ch.runner, &done);
-	reading_release(&rd->ch);
-	channel_close(&rd->ch);
+	file_done(rd->job.runner, &done);
+	reading_release(&rd->job);
+	job_close(&rd->job);
 }
 
-static bool reading_send_some(struct channel *ch)
+static bool reading_send_some(struct job *job)
 {
-	struct reading *rd = (struct reading *)ch;
-	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
-	size_t want = ch->credit < WIRE_PIECE ? ch->credit : WIRE_PIECE;
+	struct reading *rd = (struct reading *)job;
+	struct wire_msg m = {.type = WIRE_DATA, .id = job->id, .stream = WIRE_BODY};
+	size_t want = job->credit < WIRE_PIECE ? job->credit : WIRE_PIECE;
 	uint8_t *place;
 	ssize_t n;
 
 	if (rd->count && want > rd->count - rd->sent)
 		want = (size_t)(rd->count - rd->sent);
-	place = uplink_begin(&ch->runner->uplink, &m, want);
+	place = uplink_begin(&job->runner->uplink, &m, want);
 	if (!place)
 		return false;
 	n = read(rd->fd, place, want);
@@ -92,26 +92,26 @@ static bool reading_send_some(struct channel *ch)
 		n = -1;
 		errno = EFBIG;
 	}
-	uplink_end(&ch->runner->uplink, n > 0 ? (size_t)n : 0);
+	uplink_end(&job->runner->uplink, n > 0 ? (size_t)n : 0);
 	if (n <= 0) {
 		reading_finish(rd, n < 0 ? errno : 0);
 		return false;
 	}
 	rd->sent += (uint64_t)n;
-	ch->credit -= (uint32_t)n;
+	job->credit -= (uint32_t)n;
 	if (rd->sent == rd->count)
 		reading_finish(rd, 0);
 	return rd->sent != rd->count;
 }
 
-static void reading_cancel(struct channel *ch)
+static void reading_cancel(struct job *job)
 {
-	reading_finish((struct reading *)ch, ECANCELED);
+	reading_finish((struct reading *)job, ECANCELED);
 }
 
-static const struct channel_ops reading_ops = {
+static const struct job_ops reading_ops = {
 	.send_some = reading_send_some,
-	.credited = channel_wants_to_send,
+	.credited = job_wants_to_send,
 	.cancel = reading_cancel,
 	.release = reading_release,
 };
@@ -131,7 +131,7 @@ int file_read(const struct file_request *req)
 		return EFBIG;
 	if (req->msg->size && lseek(fd, (off_t)req->msg->size, SEEK_SET) < 0)
 		return errno;
-	rd = (struct reading *)channel_new(req->runner, req->msg->id, sizeof(*rd), &reading_ops);
+	rd = (struct reading *)job_new(req->runner, req->msg->id, sizeof(*rd), &reading_ops);
 	if (!rd)
 		return errno;
 	rd->fd = take_fd(&fd);
@@ -139,13 +139,13 @@ int file_read(const struct file_request *req)
 	rd->count = req->msg->size2;
 	rd->mode = st.st_mode;
 	snprintf(rd->path, sizeof(rd->path), "%.255s", req->path);
-	channel_wants_to_send(&rd->ch);
+	job_wants_to_send(&rd->job);
 	return 0;
 }
 
-static void writing_release(struct channel *ch)
+static void writing_release(struct job *job)
 {
-	struct writing *wr = (struct writing *)ch;
+	struct writing *wr = (struct writing *)job;
 
 	if (wr->fd >= 0)
 		close(wr->fd);
@@ -153,7 +153,7 @@ static void writing_release(struct channel *ch)
 
 static void writing_finish(struct writing *wr, int error)
 {
-	struct file_done done = {.id = wr->ch.id, .size = wr->size, .what = wr->path};
+	struct file_done done = {.id = wr->job.id, .size = wr->size, .what = wr->path};
 	struct stat st;
 
 	if (fstat(wr->fd, &st) == 0)
@@ -163,13 +163,13 @@ static void writing_finish(struct writing *wr, int error)
 		error = errno;
 	wr->fd = -1;
 	done.error = error;
-	file_done(wr->ch.runner, &done);
-	channel_close(&wr->ch);
+	file_done(wr->job.runner, &done);
+	job_close(&wr->job);
 }
 
-static void writing_data(struct channel *ch, const uint8_t *p, size_t len)
+static void writing_data(struct job *job, const uint8_t *p, size_t len)
 {
-	struct writing *wr = (struct writing *)ch;
+	struct writing *wr = (struct writing *)job;
 
 	for (size_t at = 0; at < len;) {
 		ssize_t n = write(wr->fd, p + at, len - at);
@@ -183,20 +183,20 @@ static void writing_data(struct channel *ch, const uint8_t *p, size_t len)
 		at += (size_t)n;
 		wr->size += (uint64_t)n;
 	}
-	channel_consume(ch, len, true);
+	job_consume(job, len, true);
 }
 
-static void writing_eof(struct channel *ch)
+static void writing_eof(struct job *job)
 {
-	writing_finish((struct writing *)ch, 0);
+	writing_finish((struct writing *)job, 0);
 }
 
-static void writing_cancel(struct channel *ch)
+static void writing_cancel(struct job *job)
 {
-	writing_finish((struct writing *)ch, ECANCELED);
+	writing_finish((struct writing *)job, ECANCELED);
 }
 
-static const struct channel_ops writing_ops = {
+static const struct job_ops writing_ops = {
 	.data = writing_data,
 	.eof = writing_eof,
 	.cancel = writing_cancel,
@@ -263,7 +263,7 @@ int file_write(const struct file_request *req)
 	 * stays. */
 	if (error && error != EPERM)
 		return error;
-	wr = (struct writing *)channel_new(req->runner, m->id, sizeof(*wr), &writing_ops);
+	wr = (struct writing *)job_new(req->runner, m->id, sizeof(*wr), &writing_ops);
 	if (!wr)
 		return errno;
 	wr->fd = take_fd(&fd);
@@ -288,7 +288,7 @@ static int make_directory(const struct file_request *req)
 	return mode && chmod(req->path, mode) < 0 ? errno : 0; /* mkdir(2) has applied the umask */
 }
 
-/* MKDIR and SYMLINK, which need no channel. */
+/* MKDIR and SYMLINK, which need no job. */
 static int make_node(const struct file_request *req)
 {
 	int error = user_fs_enter(&req->user);

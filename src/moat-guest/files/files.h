@@ -16,7 +16,7 @@ struct file_request {
 	const char *target; /* SYMLINK */
 };
 
-/* Each does its operation, or makes a channel that will. 0 or an errno. */
+/* Each does its operation, or makes a job that will. 0 or an errno. */
 int file_read(const struct file_request *req);
 int file_write(const struct file_request *req);
 int file_list(const struct file_request *req);

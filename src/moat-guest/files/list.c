@@ -12,7 +12,7 @@
 #include "util/auto.h"
 
 struct listing {
-	struct channel ch;
+	struct job job;
 	DIR *dir;          /* NULL: the path is no directory; its one entry is in `waiting` */
 	struct user *user; /* names are looked up with that user's permissions */
 	uint8_t waiting[WIRE_ENTRY_MAX]; /* an entry that did not fit into the last piece */
@@ -92,9 +92,9 @@ static size_t fill(struct listing *l, uint8_t *out, size_t max)
 	return used;
 }
 
-static void listing_release(struct channel *ch)
+static void listing_release(struct job *job)
 {
-	struct listing *l = (struct listing *)ch;
+	struct listing *l = (struct listing *)job;
 
 	if (l->dir)
 		closedir(l->dir);
@@ -104,19 +104,19 @@ static void listing_release(struct channel *ch)
 static void listing_finish(struct listing *l, int error)
 {
 	struct file_done done = {
-		.id = l->ch.id, .error = error, .size = l->entries, .what = "list"};
+		.id = l->job.id, .error = error, .size = l->entries, .what = "list"};
 
-	file_done(l->ch.runner, &done);
-	listing_release(&l->ch);
-	channel_close(&l->ch);
+	file_done(l->job.runner, &done);
+	listing_release(&l->job);
+	job_close(&l->job);
 }
 
-static bool listing_send_some(struct channel *ch)
+static bool listing_send_some(struct job *job)
 {
-	struct listing *l = (struct listing *)ch;
-	struct wire_msg m = {.type = WIRE_DATA, .id = ch->id, .stream = WIRE_BODY};
-	size_t max = ch->credit < WIRE_PIECE ? ch->credit : WIRE_PIECE, n = 0;
-	uint8_t *place = uplink_begin(&ch->runner->uplink, &m, max);
+	struct listing *l = (struct listing *)job;
+	struct wire_msg m = {.type = WIRE_DATA, .id = job->id, .stream = WIRE_BODY};
+	size_t max = job->credit < WIRE_PIECE ? job->credit : WIRE_PIECE, n = 0;
+	uint8_t *place = uplink_begin(&job->runner->uplink, &m, max);
 	int error;
 
 	if (!place)
@@ -126,8 +126,8 @@ static bool listing_send_some(struct channel *ch)
 		n = fill(l, place, max);
 		user_fs_leave(l->user);
 	}
-	uplink_end(&ch->runner->uplink, n);
-	ch->credit -= (uint32_t)n;
+	uplink_end(&job->runner->uplink, n);
+	job->credit -= (uint32_t)n;
 	if (error || l->at_end) {
 		listing_finish(l, error ? error : l->error);
 		return false;
@@ -135,14 +135,14 @@ static bool listing_send_some(struct channel *ch)
 	return true;
 }
 
-static void listing_cancel(struct channel *ch)
+static void listing_cancel(struct job *job)
 {
-	listing_finish((struct listing *)ch, ECANCELED);
+	listing_finish((struct listing *)job, ECANCELED);
 }
 
-static const struct channel_ops listing_ops = {
+static const struct job_ops listing_ops = {
 	.send_some = listing_send_some,
-	.credited = channel_wants_to_send,
+	.credited = job_wants_to_send,
 	.cancel = listing_cancel,
 	.release = listing_release,
 };
@@ -179,7 +179,7 @@ int file_list(const struct file_request *req)
 	user_fs_leave(user);
 	if (error)
 		return error;
-	l = (struct listing *)channel_new(req->runner, req->msg->id, sizeof(*l), &listing_ops);
+	l = (struct listing *)job_new(req->runner, req->msg->id, sizeof(*l), &listing_ops);
 	if (!l)
 		return errno;
 	if (!dir) {
@@ -188,6 +188,6 @@ int file_list(const struct file_request *req)
 	}
 	l->dir = take_ptr(&dir);
 	l->user = take_ptr(&user);
-	channel_wants_to_send(&l->ch);
+	job_wants_to_send(&l->job);
 	return 0;
 }

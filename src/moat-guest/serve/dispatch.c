@@ -13,57 +13,57 @@ static bool hello(struct runner *r, const struct wire_msg *m)
 	struct wire_msg reply = {
 		.type = WIRE_HELLO_REPLY, .version = WIRE_VERSION, .code = (uint32_t)getpid()};
 
-	channels_abandon(r);
+	jobs_abandon(r);
 	memcpy(reply.nonce, m->nonce, sizeof(reply.nonce));
 	return uplink_send(&r->uplink, &reply, NULL, 0);
 }
 
-static bool data(struct channel *ch, const struct frame *f)
+static bool data(struct job *job, const struct frame *f)
 {
-	if (f->body_len > WIRE_PIECE || ch->held + f->body_len > WIRE_WINDOW)
+	if (f->body_len > WIRE_PIECE || job->held + f->body_len > WIRE_WINDOW)
 		return false;
-	ch->held += f->body_len;
-	if (ch->ops->data)
-		ch->ops->data(ch, f->body, f->body_len);
+	job->held += f->body_len;
+	if (job->ops->data)
+		job->ops->data(job, f->body, f->body_len);
 	else
-		channel_consume(ch, f->body_len, true);
+		job_consume(job, f->body_len, true);
 	return true;
 }
 
-static bool credit(struct channel *ch, const struct wire_msg *m)
+static bool credit(struct job *job, const struct wire_msg *m)
 {
-	bool waiting = ch->credit == 0;
+	bool waiting = job->credit == 0;
 
-	if (m->count > WIRE_WINDOW - ch->credit)
+	if (m->count > WIRE_WINDOW - job->credit)
 		return false;
-	ch->credit += m->count;
-	if (waiting && ch->credit && ch->ops->credited)
-		ch->ops->credited(ch);
+	job->credit += m->count;
+	if (waiting && job->credit && job->ops->credited)
+		job->ops->credited(job);
 	return true;
 }
 
-/* Hands a message to its channel. */
-static bool to_channel(struct channel *ch, const struct wire_msg *m, const struct frame *f)
+/* Hands a message to its job. */
+static bool to_job(struct job *job, const struct wire_msg *m, const struct frame *f)
 {
 	switch (m->type) {
 	case WIRE_DATA:
-		return data(ch, f);
+		return data(job, f);
 	case WIRE_CREDIT:
-		return credit(ch, m);
+		return credit(job, m);
 	case WIRE_EOF:
-		if (ch->ops->eof)
-			ch->ops->eof(ch);
+		if (job->ops->eof)
+			job->ops->eof(job);
 		return true;
 	case WIRE_SIGNAL:
-		if (ch->ops->signal)
-			ch->ops->signal(ch, m->code);
+		if (job->ops->signal)
+			job->ops->signal(job, m->code);
 		return true;
 	case WIRE_RESIZE:
-		if (ch->ops->resize)
-			ch->ops->resize(ch, m->rows, m->cols);
+		if (job->ops->resize)
+			job->ops->resize(job, m->rows, m->cols);
 		return true;
 	case WIRE_CANCEL:
-		ch->ops->cancel(ch);
+		job->ops->cancel(job);
 		return true;
 	default:
 		return false;
@@ -79,7 +79,7 @@ static bool pong(struct runner *r, uint32_t id)
 
 bool runner_handle(struct runner *r, const struct wire_msg *m, const struct frame *f)
 {
-	struct channel *ch = channel_find(r, m->id);
+	struct job *job = job_find(r, m->id);
 
 	switch (m->type) {
 	case WIRE_HELLO:
@@ -87,23 +87,23 @@ bool runner_handle(struct runner *r, const struct wire_msg *m, const struct fram
 	case WIRE_PING:
 		return pong(r, m->id);
 	case WIRE_EXEC:
-		return !ch && exec_start(r, m, f);
+		return !job && exec_start(r, m, f);
 	case WIRE_READ:
 	case WIRE_WRITE:
 	case WIRE_LIST:
 	case WIRE_MKDIR:
 	case WIRE_SYMLINK:
-		return !ch && file_handle(r, m, f);
+		return !job && file_handle(r, m, f);
 	case WIRE_IDENTITY:
-		return !ch && identity_handle(r, m, f);
+		return !job && identity_handle(r, m, f);
 	case WIRE_DATA:
 	case WIRE_EOF:
 	case WIRE_CREDIT:
 	case WIRE_SIGNAL:
 	case WIRE_RESIZE:
 	case WIRE_CANCEL:
-		/* A channel that has just ended: the message and the answer have crossed. */
-		return !ch || to_channel(ch, m, f);
+		/* A job that has just ended: the message and the answer have crossed. */
+		return !job || to_job(job, m, f);
 	default: /* only a guest says these */
 		return false;
 	}

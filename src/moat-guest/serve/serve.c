@@ -1,4 +1,4 @@
-/* serve.c - the loop: wait, handle what came, let channels send. */
+/* serve.c - the loop: wait, handle what came, let jobs send. */
 
 #include <errno.h>
 #include <poll.h>
@@ -61,7 +61,7 @@ static void handle_frames(struct runner *r)
 	while ((found = uplink_next(&r->uplink, &m, &f)) != UPLINK_MORE)
 		if (found == UPLINK_LOST || !runner_handle(r, &m, &f)) {
 			uplink_lose(&r->uplink);
-			channels_abandon(r);
+			jobs_abandon(r);
 		}
 }
 
@@ -117,9 +117,9 @@ static int wait_ms(struct runner *r)
 
 	if (r->queue && uplink_has_room(&r->uplink))
 		return 0;
-	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
-		for (struct channel *ch = r->bucket[i]; ch; ch = ch->next)
-			first = sooner(first, ch->deadline);
+	for (unsigned i = 0; i < JOB_BUCKETS; i++)
+		for (struct job *job = r->bucket[i]; job; job = job->next)
+			first = sooner(first, job->deadline);
 	if (!first)
 		return -1;
 	now = clock_ms();
@@ -159,12 +159,12 @@ static void run_timers(struct runner *r)
 {
 	uint64_t now = clock_ms();
 
-	for (unsigned i = 0; i < CHANNEL_BUCKETS; i++)
-		for (struct channel *ch = r->bucket[i], *next; ch; ch = next) {
-			next = ch->next;
-			if (ch->deadline && ch->deadline <= now) {
-				ch->deadline = 0;
-				ch->ops->expired(ch);
+	for (unsigned i = 0; i < JOB_BUCKETS; i++)
+		for (struct job *job = r->bucket[i], *next; job; job = next) {
+			next = job->next;
+			if (job->deadline && job->deadline <= now) {
+				job->deadline = 0;
+				job->ops->expired(job);
 			}
 		}
 	if (r->sshd.look_at && r->sshd.look_at <= now)
@@ -173,27 +173,27 @@ static void run_timers(struct runner *r)
 		uplink_in_ready(&r->uplink_in, EPOLLIN);
 }
 
-static void let_channels_send(struct runner *r)
+static void let_jobs_send(struct runner *r)
 {
 	while (r->queue && uplink_has_room(&r->uplink)) {
-		struct channel *ch = r->queue;
+		struct job *job = r->queue;
 
-		r->queue = ch->queue_next;
+		r->queue = job->queue_next;
 		if (!r->queue)
 			r->queue_end = &r->queue;
-		ch->queued = false;
-		if (ch->ops->send_some(ch))
-			channel_wants_to_send(ch);
+		job->queued = false;
+		if (job->ops->send_some(job))
+			job_wants_to_send(job);
 	}
 }
 
 static void bury(struct runner *r)
 {
 	while (r->graves) {
-		struct channel *ch = r->graves;
+		struct job *job = r->graves;
 
-		r->graves = ch->next;
-		free(ch);
+		r->graves = job->next;
+		free(job);
 	}
 }
 
@@ -205,17 +205,17 @@ static void one_round(struct runner *r, const sigset_t *mask)
 	else
 		wait_for_line(r, mask);
 	run_timers(r);
-	let_channels_send(r);
+	let_jobs_send(r);
 	if (!uplink_flush(&r->uplink) || init_wants_us_gone)
 		r->leaving = true;
 	if (!r->uplink.synced)
-		channels_abandon(r);
+		jobs_abandon(r);
 	bury(r);
 }
 
 static void runner_free(struct runner *r)
 {
-	channels_abandon(r); /* closes the supervisors' sockets, which ends the commands */
+	jobs_abandon(r); /* closes the supervisors' sockets, which ends the commands */
 	bury(r);
 	for (unsigned i = 0; i < SINKS_MAX; i++)
 		watch_close(r, &r->sink[i].watch);
@@ -231,7 +231,7 @@ static void drain_sinks(struct runner *r, const sigset_t *mask)
 	struct epoll_event events[EVENTS_MAX];
 	bool any = true;
 
-	channels_abandon(r);
+	jobs_abandon(r);
 	bury(r);
 	watch_close(r, &r->uplink_in);
 	watch_close(r, &r->uplink_out);

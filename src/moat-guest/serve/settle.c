@@ -17,7 +17,7 @@
 #include "moat-guest/command/supervisor.h"
 
 enum {
-	FDS_PER_CHANNEL = 6, /* stdin, both ends of stdout and stderr, the supervisor's socket */
+	FDS_PER_JOB = 6, /* stdin, both ends of stdout and stderr, the supervisor's socket */
 	FDS_BESIDES = 256,
 	MEMORY_SHARE = 4, /* captured output may take one part in so many */
 	KERNEL_SIGSET_BYTES = 8,
@@ -73,7 +73,7 @@ static void leave_mount_namespace(void)
 
 static void raise_fd_limit(void)
 {
-	rlim_t want = WIRE_CHANNELS_MAX * FDS_PER_CHANNEL + FDS_BESIDES;
+	rlim_t want = WIRE_CHANNELS_MAX * FDS_PER_JOB + FDS_BESIDES;
 	struct rlimit limit;
 
 	supervisor_keep_limits();
