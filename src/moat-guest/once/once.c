@@ -52,17 +52,17 @@ static long read_all(int fd, char *p, size_t max)
 	return (long)len;
 }
 
-void once_job_drop(struct once_job *job)
+void once_request_drop(struct once_request *rq)
 {
-	if (job->mapped)
-		munmap(job->request, job->len);
+	if (rq->mapped)
+		munmap(rq->request, rq->len);
 	else
-		free(job->request);
-	job->request = NULL;
+		free(rq->request);
+	rq->request = NULL;
 }
 
 /* A request in one file, which may be larger than our memory. */
-static int map_part(const struct ascii_head *h, struct once_job *job)
+static int map_part(const struct ascii_head *h, struct once_request *rq)
 {
 	char name[ASCII_ID_MAX + 16];
 	auto_fd int fd = -1;
@@ -80,7 +80,7 @@ static int map_part(const struct ascii_head *h, struct once_job *job)
 		return errno;
 	madvise(p, (size_t)h->length, MADV_SEQUENTIAL);
 	unlinkat(spool_dir(), name, 0);
-	*job = (struct once_job){.request = p, .len = (unsigned long)h->length, .mapped = true};
+	*rq = (struct once_request){.request = p, .len = (unsigned long)h->length, .mapped = true};
 	return 0;
 }
 
@@ -105,7 +105,7 @@ static int read_parts(const struct ascii_head *h, uint8_t *p)
 }
 
 static int read_memory(
-	const struct ascii_head *h, const char *text, size_t len, struct once_job *job)
+	const struct ascii_head *h, const char *text, size_t len, struct once_request *rq)
 {
 	/* The last group of base64 is decoded as if it had no padding. */
 	uint8_t *p = h->length > REQUEST_MAX ? NULL : malloc(h->length + 4);
@@ -120,16 +120,16 @@ static int read_memory(
 	if (error)
 		free(p);
 	else
-		*job = (struct once_job){.request = p, .len = h->length};
+		*rq = (struct once_request){.request = p, .len = h->length};
 	return error;
 }
 
 /* The request on stdin. 0, or the exit status after a complaint. */
-static int read_request(const char *id, struct once_job *ret)
+static int read_request(const char *id, struct once_request *ret)
 {
 	static char text[STDIN_MAX];
 	long n = read_all(STDIN_FILENO, text, sizeof(text));
-	struct once_job job = {0};
+	struct once_request rq = {0};
 	struct ascii_head h;
 	size_t head;
 	int error;
@@ -140,23 +140,23 @@ static int read_request(const char *id, struct once_job *ret)
 	while ((size_t)n > head && text[n - 1] == '\n')
 		n--;
 	if (h.parts == 1)
-		error = map_part(&h, &job);
+		error = map_part(&h, &rq);
 	else
-		error = read_memory(&h, text + head, (size_t)n - head, &job);
-	if (!error && ascii_crc(0, job.request, job.len) != h.crc) {
-		once_job_drop(&job);
+		error = read_memory(&h, text + head, (size_t)n - head, &rq);
+	if (!error && ascii_crc(0, rq.request, rq.len) != h.crc) {
+		once_request_drop(&rq);
 		error = EILSEQ;
 	}
 	if (error)
 		return complain("request", error);
-	job.dir = job.lock = -1;
-	*ret = job;
+	rq.dir = rq.lock = -1;
+	*ret = rq;
 	return 0;
 }
 
 /* Makes the directory of a new result, which gets its name when its lock is held. 0 or an errno,
  * EEXIST if there is one already. */
-static int make_result(const char *id, struct once_job *job)
+static int make_result(const char *id, struct once_request *rq)
 {
 	auto_fd int dir = -1, lock = -1;
 	char name[32];
@@ -175,8 +175,8 @@ static int make_result(const char *id, struct once_job *job)
 		unlinkat(spool_dir(), name, AT_REMOVEDIR);
 		return error;
 	}
-	job->dir = take_fd(&dir);
-	job->lock = take_fd(&lock);
+	rq->dir = take_fd(&dir);
+	rq->lock = take_fd(&lock);
 	return 0;
 }
 
@@ -232,20 +232,20 @@ static int give_result(const char *id)
 
 static int run(const char *id, char **old)
 {
-	struct once_job job = {.dir = -1, .lock = -1};
+	struct once_request rq = {.dir = -1, .lock = -1};
 	int error;
 	pid_t pid;
 
 	/* The host asks again. The parts of the request are used up already. */
 	if (faccessat(spool_dir(), id, F_OK, 0) == 0)
 		return give_result(id);
-	error = read_request(id, &job);
+	error = read_request(id, &rq);
 	if (error)
 		return faccessat(spool_dir(), id, F_OK, 0) == 0 ? give_result(id) : error;
 	for (; *old; old++)
 		spool_forget(*old);
 	spool_sweep();
-	error = make_result(id, &job);
+	error = make_result(id, &rq);
 	if (error && error != EEXIST)
 		return complain(spool_path(), error);
 	if (!error) {
@@ -256,11 +256,11 @@ static int run(const char *id, char **old)
 			return complain("fork", error);
 		}
 		if (pid == 0)
-			once_work(&job);
-		close(job.dir);
-		close(job.lock);
+			once_work(&rq);
+		close(rq.dir);
+		close(rq.lock);
 	}
-	once_job_drop(&job);
+	once_request_drop(&rq);
 	return give_result(id);
 }
 

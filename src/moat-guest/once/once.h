@@ -26,11 +26,11 @@ enum { ONCE_INLINE_MAX = 192 * 1024 };
 int once_main(int argc, char **argv);
 
 /* What the worker gets. */
-struct once_job {
+struct once_request {
 	unsigned char *request; /* frames */
 	unsigned long len;
 	int dir, lock; /* the result's directory, and the lock in it */
 	bool mapped;   /* the request is a mapping of a file */
 };
-void once_job_drop(struct once_job *job);
-_Noreturn void once_work(struct once_job *job);
+void once_request_drop(struct once_request *rq);
+_Noreturn void once_work(struct once_request *rq);

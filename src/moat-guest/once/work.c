@@ -25,7 +25,7 @@ enum {
 	RX_SIZE = FRAME_HEADER + WIRE_HEAD_MAX + WIRE_PIECE,
 };
 
-struct talk {
+struct worker {
 	int fd;
 	const uint8_t *request; /* what is left of it */
 	size_t left;
@@ -49,128 +49,128 @@ static void on_sigterm(int number)
 	asked_to_end = 1;
 }
 
-static void say(struct talk *t, const struct wire_msg *m)
+static void say(struct worker *w, const struct wire_msg *m)
 {
 	uint8_t head[WIRE_HEAD_MAX];
 	size_t n = wire_encode(m, head);
 
-	if (t->small_len + FRAME_HEADER + n > sizeof(t->small)) {
-		t->broken = true; /* the runner reads nothing: it is stuck */
+	if (w->small_len + FRAME_HEADER + n > sizeof(w->small)) {
+		w->broken = true; /* the runner reads nothing: it is stuck */
 		return;
 	}
-	frame_encode_header(t->small + t->small_len, (uint32_t)n, 0);
-	memcpy(t->small + t->small_len + FRAME_HEADER, head, n);
-	t->small_len += FRAME_HEADER + n;
+	frame_encode_header(w->small + w->small_len, (uint32_t)n, 0);
+	memcpy(w->small + w->small_len + FRAME_HEADER, head, n);
+	w->small_len += FRAME_HEADER + n;
 }
 
-static void cancel(struct talk *t)
+static void cancel(struct worker *w)
 {
-	if (t->cancelled || t->ended)
+	if (w->cancelled || w->ended)
 		return;
-	t->cancelled = true;
-	say(t, &(struct wire_msg){.type = WIRE_CANCEL, .id = t->id});
+	w->cancelled = true;
+	say(w, &(struct wire_msg){.type = WIRE_CANCEL, .id = w->id});
 }
 
 /* Whether the next frame of the request may go now; sets whole. */
-static bool next_frame(struct talk *t)
+static bool next_frame(struct worker *w)
 {
 	struct wire_msg m;
 	struct frame f;
 	long size;
 
-	if (t->whole)
+	if (w->whole)
 		return true;
-	if (!t->left)
+	if (!w->left)
 		return false;
-	size = frame_decode(t->request, t->left, &wire_to_guest, &f);
+	size = frame_decode(w->request, w->left, &wire_to_guest, &f);
 	if (size <= 0 || !wire_decode(f.head, f.head_len, &m)) {
-		t->broken = true;
+		w->broken = true;
 		return false;
 	}
 	if (m.type == WIRE_DATA) {
-		if (t->uncredited + f.body_len > WIRE_WINDOW)
+		if (w->uncredited + f.body_len > WIRE_WINDOW)
 			return false;
-		t->uncredited += f.body_len;
+		w->uncredited += f.body_len;
 	}
-	t->id = m.id;
-	t->whole = (size_t)size;
+	w->id = m.id;
+	w->whole = (size_t)size;
 	return true;
 }
 
-static ssize_t send_some(struct talk *t, const uint8_t *p, size_t n)
+static ssize_t send_some(struct worker *w, const uint8_t *p, size_t n)
 {
-	ssize_t done = send(t->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t done = send(w->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (done < 0 && errno != EAGAIN && errno != EINTR)
-		t->broken = true;
+		w->broken = true;
 	return done;
 }
 
 /* True: there is more to send. The worker's own messages go between frames of the request. */
-static bool flush(struct talk *t)
+static bool flush(struct worker *w)
 {
-	while (!t->broken) {
+	while (!w->broken) {
 		ssize_t n;
 
-		if (t->small_len && !t->whole) {
-			n = send_some(t, t->small, t->small_len);
+		if (w->small_len && !w->whole) {
+			n = send_some(w, w->small, w->small_len);
 			if (n <= 0)
 				return true;
-			t->small_len -= (size_t)n;
-			memmove(t->small, t->small + n, t->small_len);
-			if (t->small_len)
+			w->small_len -= (size_t)n;
+			memmove(w->small, w->small + n, w->small_len);
+			if (w->small_len)
 				return true;
 		}
-		if (!next_frame(t))
-			return t->small_len > 0;
-		n = send_some(t, t->request, t->whole);
+		if (!next_frame(w))
+			return w->small_len > 0;
+		n = send_some(w, w->request, w->whole);
 		if (n <= 0)
 			return true;
-		t->request += n;
-		t->left -= (size_t)n;
-		t->whole -= (size_t)n;
+		w->request += n;
+		w->left -= (size_t)n;
+		w->whole -= (size_t)n;
 	}
 	return false;
 }
 
-static void keep(struct talk *t, const uint8_t *p, size_t n)
+static void keep(struct worker *w, const uint8_t *p, size_t n)
 {
-	if (spool_add(&t->out, p, n))
-		t->broken = true;
+	if (spool_add(&w->out, p, n))
+		w->broken = true;
 }
 
-static void take_frame(struct talk *t, const uint8_t *p, size_t n, const struct frame *f)
+static void take_frame(struct worker *w, const uint8_t *p, size_t n, const struct frame *f)
 {
 	struct wire_msg m;
 
 	if (!wire_decode(f->head, f->head_len, &m)) {
-		t->broken = true;
+		w->broken = true;
 		return;
 	}
 	switch (m.type) {
 	case WIRE_DATA:
-		if (t->out.length > OUTPUT_MAX)
-			cancel(t);
+		if (w->out.length > OUTPUT_MAX)
+			cancel(w);
 		else
-			keep(t, p, n);
-		t->owed += f->body_len;
+			keep(w, p, n);
+		w->owed += f->body_len;
 		break;
 	case WIRE_CREDIT:
-		t->uncredited -= m.count < t->uncredited ? m.count : t->uncredited;
+		w->uncredited -= m.count < w->uncredited ? m.count : w->uncredited;
 		break;
 	case WIRE_EXIT:
 	case WIRE_DONE:
-		keep(t, p, n);
-		t->ended = true;
+		keep(w, p, n);
+		w->ended = true;
 		break;
 	default: /* the answer to HELLO */
 		break;
 	}
 }
 
-static void receive(struct talk *t)
+static void receive(struct worker *w)
 {
-	ssize_t n = recv(t->fd, t->rx + t->rx_len, sizeof(t->rx) - t->rx_len, MSG_DONTWAIT);
+	ssize_t n = recv(w->fd, w->rx + w->rx_len, sizeof(w->rx) - w->rx_len, MSG_DONTWAIT);
 	size_t at = 0;
 	struct frame f;
 	long size;
@@ -178,24 +178,24 @@ static void receive(struct talk *t)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		t->broken = true;
+		w->broken = true;
 		return;
 	}
-	t->rx_len += (size_t)n;
-	while (!t->ended && !t->broken &&
-		(size = frame_decode(t->rx + at, t->rx_len - at, &wire_to_host, &f)) != 0) {
+	w->rx_len += (size_t)n;
+	while (!w->ended && !w->broken &&
+		(size = frame_decode(w->rx + at, w->rx_len - at, &wire_to_host, &f)) != 0) {
 		if (size < 0) {
-			t->broken = true;
+			w->broken = true;
 			return;
 		}
-		take_frame(t, t->rx + at, (size_t)size, &f);
+		take_frame(w, w->rx + at, (size_t)size, &f);
 		at += (size_t)size;
 	}
-	t->rx_len -= at;
-	memmove(t->rx, t->rx + at, t->rx_len);
-	if (t->owed >= WIRE_WINDOW / 4) {
-		say(t, &(struct wire_msg){.type = WIRE_CREDIT, .id = t->id, .count = t->owed});
-		t->owed = 0;
+	w->rx_len -= at;
+	memmove(w->rx, w->rx + at, w->rx_len);
+	if (w->owed >= WIRE_WINDOW / 4) {
+		say(w, &(struct wire_msg){.type = WIRE_CREDIT, .id = w->id, .count = w->owed});
+		w->owed = 0;
 	}
 }
 
@@ -211,26 +211,26 @@ static void heed_sigterm(sigset_t *ret_while_waiting)
 	sigaction(SIGTERM, &on_term, NULL);
 }
 
-static void converse(struct talk *t, const sigset_t *while_waiting)
+static void converse(struct worker *w, const sigset_t *while_waiting)
 {
-	while (!t->ended && !t->broken) {
-		bool more = flush(t);
-		struct pollfd p = {.fd = t->fd, .events = (short)(POLLIN | (more ? POLLOUT : 0))};
+	while (!w->ended && !w->broken) {
+		bool more = flush(w);
+		struct pollfd p = {.fd = w->fd, .events = (short)(POLLIN | (more ? POLLOUT : 0))};
 
-		if (t->broken)
+		if (w->broken)
 			break;
 		if (ppoll(&p, 1, NULL, while_waiting) > 0 && (p.revents & ~POLLOUT))
-			receive(t);
+			receive(w);
 		if (asked_to_end)
-			cancel(t);
+			cancel(w);
 	}
 }
 
 /* Writes the file that says that the result is complete. */
-static void put_end(const struct talk *t, int dir)
+static void put_end(const struct worker *w, int dir)
 {
 	struct ascii_head h = {
-		.id = "0", .parts = t->out.parts, .length = t->out.length, .crc = t->out.crc};
+		.id = "0", .parts = w->out.parts, .length = w->out.length, .crc = w->out.crc};
 	char text[ASCII_HEAD_MAX];
 	size_t n = ascii_put_head(&h, text);
 	int fd = openat(dir, "end.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -263,7 +263,7 @@ static void blank_stdio(void)
 		close(fd);
 }
 
-static int start_runner(struct once_job *job)
+static int start_runner(struct once_request *rq)
 {
 	int pair[2];
 	pid_t pid;
@@ -275,9 +275,9 @@ static int start_runner(struct once_job *job)
 		return -1;
 	if (pid == 0) {
 		close(pair[0]);
-		close(job->lock);
-		close(job->dir);
-		once_job_drop(job);
+		close(rq->lock);
+		close(rq->dir);
+		once_request_drop(rq);
 		be_the_runner(pair[1]);
 	}
 	close(pair[1]);
@@ -293,26 +293,26 @@ static void write_pid(int lock)
 		return; /* then only its timeout can end the command */
 }
 
-_Noreturn void once_work(struct once_job *job)
+_Noreturn void once_work(struct once_request *rq)
 {
-	static struct talk t;
+	static struct worker w;
 	sigset_t while_waiting;
 
 	setsid();
 	blank_stdio();
 	settle(true);
-	t.fd = start_runner(job);
-	if (t.fd < 0)
+	w.fd = start_runner(rq);
+	if (w.fd < 0)
 		_exit(1);
 	signal(SIGHUP, SIG_IGN);
-	spool_begin(&t.out, job->dir, "");
-	t.request = job->request;
-	t.left = job->len;
-	say(&t, &(struct wire_msg){.type = WIRE_HELLO, .version = WIRE_VERSION});
+	spool_begin(&w.out, rq->dir, "");
+	w.request = rq->request;
+	w.left = rq->len;
+	say(&w, &(struct wire_msg){.type = WIRE_HELLO, .version = WIRE_VERSION});
 	heed_sigterm(&while_waiting);
-	write_pid(job->lock); /* from here on `kill ID` may send it */
-	converse(&t, &while_waiting);
-	if (spool_end(&t.out) == 0)
-		put_end(&t, job->dir);
+	write_pid(rq->lock); /* from here on `kill ID` may send it */
+	converse(&w, &while_waiting);
+	if (spool_end(&w.out) == 0)
+		put_end(&w, rq->dir);
 	_exit(0);
 }
