@@ -24,7 +24,7 @@
 #include "util/json.h"
 #include "util/thread/lock.h"
 #include "util/system/log.h"
-#include "util/system/place.h"
+#include "util/system/rendezvous.h"
 #include "util/str.h"
 #include "util/thread/thread.h"
 

@@ -14,7 +14,7 @@
 
 #include "util/auto.h"
 #include "util/system/io.h"
-#include "util/system/place.h"
+#include "util/system/rendezvous.h"
 #include "util/str.h"
 
 enum {

@@ -10,7 +10,7 @@
 #include "util/auto.h"
 #include "util/str.h"
 #include "util/system/io.h"
-#include "util/system/place.h"
+#include "util/system/rendezvous.h"
 
 #define END_WAIT   60.0 /* long: a daemon removes its sandboxes before it exits */
 #define LOOK_AGAIN 0.05

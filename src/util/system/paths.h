@@ -11,7 +11,7 @@ struct paths {
 	char *data;    /* images */
 	char *cache;   /* downloaded packages: may be deleted at any time */
 	char *config;  /* the configuration file, which need not exist */
-	char *socket;  /* of any length: place.h */
+	char *socket;  /* of any length: rendezvous.h */
 };
 
 /* Reads the environment; makes no directory. */

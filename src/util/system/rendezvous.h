@@ -1,5 +1,5 @@
 /*
- * place.h - where the daemon and its clients meet: the daemon's socket, and the file locks that
+ * rendezvous.h - where the daemon and its clients meet: the daemon's socket, and the file locks that
  * make it the only one of its state directory.
  *
  * The lock of the state directory, daemon.lock, has a note in it: "PID HOST SOCKET". It leads every

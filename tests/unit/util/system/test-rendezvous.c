@@ -1,4 +1,4 @@
-#include "util/system/place.h"
+#include "util/system/rendezvous.h"
 
 #include <sys/file.h>
 #include <sys/socket.h>
