@@ -112,14 +112,14 @@ static bool idle_too_long(struct daemon *d)
 }
 
 /* Looks after the socket's file. *lost: it is gone, and that was logged. */
-static void keep_place(struct place *place, bool *lost)
+static void keep_rendezvous(struct rendezvous *rendezvous, bool *lost)
 {
 	struct err e;
-	int rc = place_keep(place, &e);
+	int rc = rendezvous_keep(rendezvous, &e);
 
 	if (rc > 0)
 		log_msg(NULL, LOG_WARN, "the socket was gone; serving %s again",
-			place->paths->socket);
+			rendezvous->paths->socket);
 	else if (rc < 0 && !*lost)
 		log_err(NULL, LOG_ERROR, &e, "the socket is gone, and clients cannot reach us");
 	*lost = rc < 0;
@@ -137,26 +137,26 @@ static void wake_guards(void)
 	}
 }
 
-static int accept_loop(
-	struct daemon *d, struct place *place, int sigfd, bool leave_when_idle, struct err *e)
+static int accept_loop(struct daemon *d, struct rendezvous *rendezvous, int sigfd,
+	bool leave_when_idle, struct err *e)
 {
 	bool lost = false;
 
 	for (;;) {
-		struct pollfd fds[] = {{.fd = place->listener, .events = POLLIN},
+		struct pollfd fds[] = {{.fd = rendezvous->listener, .events = POLLIN},
 			{.fd = sigfd, .events = POLLIN}, {.fd = d->stop_fd, .events = POLLIN}};
 
 		if (poll(fds, 3, LOOK_MS) < 0 && errno != EINTR)
 			return err_sys(e, errno, "poll");
 		if (fds[0].revents)
-			accept_one(d, place->listener);
+			accept_one(d, rendezvous->listener);
 		if (fds[1].revents || fds[2].revents)
 			return 0;
 		if (leave_when_idle && idle_too_long(d)) {
 			log_msg(NULL, LOG_INFO, "idle: leaving");
 			return 0;
 		}
-		keep_place(place, &lost);
+		keep_rendezvous(rendezvous, &lost);
 		wake_guards();
 	}
 }
@@ -423,7 +423,7 @@ static int set_up_process(const struct config *c, int *ret_sigfd, struct err *e)
 	return *ret_sigfd < 0 ? err_sys(e, errno, "signalfd") : 0;
 }
 
-static int serve(struct daemon *d, const struct daemon_options *opts, struct place *place,
+static int serve(struct daemon *d, const struct daemon_options *opts, struct rendezvous *rendezvous,
 	int sigfd, struct err *e)
 {
 	struct late_reclaim late = {0};
@@ -432,7 +432,7 @@ static int serve(struct daemon *d, const struct daemon_options *opts, struct pla
 	if (open_parts(d, e) < 0)
 		return -1;
 	reclaim_leftovers(d);
-	if (place_listen(place, e) < 0)
+	if (rendezvous_listen(rendezvous, e) < 0)
 		return -1;
 	d->idle_since_ns = now_ns(); /* waiting for file locks and reclaiming may have taken long */
 	log_msg(NULL, LOG_INFO, "moat %s serves %s", MOAT_VERSION, d->paths.socket);
@@ -442,9 +442,9 @@ static int serve(struct daemon *d, const struct daemon_options *opts, struct pla
 		close(opts->ready_fd);
 	}
 	late_reclaim_start(&late, d);
-	rc = accept_loop(d, place, sigfd, opts->leave_when_idle, e);
+	rc = accept_loop(d, rendezvous, sigfd, opts->leave_when_idle, e);
 	/* New clients start a new daemon, which waits for our locks. */
-	place_stop_listening(place);
+	rendezvous_stop_listening(rendezvous);
 	late_reclaim_end(&late);
 	drain(d);
 	log_msg(NULL, LOG_INFO, "ended");
@@ -452,12 +452,13 @@ static int serve(struct daemon *d, const struct daemon_options *opts, struct pla
 }
 
 /* sigfd: a signal ends the waiting. */
-static int take_place(const struct paths *paths, int sigfd, struct place *ret, struct err *e)
+static int take_rendezvous(
+	const struct paths *paths, int sigfd, struct rendezvous *ret, struct err *e)
 {
 	struct op op = {.cancel_fd = sigfd, .deadline_ns = OP_NO_DEADLINE};
 	struct op patience = op_within(&op, LOCK_SECONDS);
 
-	return place_take(&patience, paths, ret, e);
+	return rendezvous_take(&patience, paths, ret, e);
 }
 
 /* A wrong file ends the daemon, unless it was started to say what is wrong. Such a daemon does
@@ -478,7 +479,7 @@ static int read_config(struct daemon *d, const struct daemon_options *opts, stru
 int daemon_main(const struct daemon_options *opts, struct err *e)
 {
 	auto_fd int sigfd = -1;
-	struct place place = PLACE_INIT;
+	struct rendezvous rendezvous = RENDEZVOUS_INIT;
 	struct daemon d = {.stop_fd = -1, .started_ns = now_ns()};
 	int rc = -1;
 
@@ -490,10 +491,10 @@ int daemon_main(const struct daemon_options *opts, struct err *e)
 	figures_init(&d.figures);
 	if (paths_load(&d.paths, e) == 0 && paths_make(&d.paths, e) == 0 &&
 		read_config(&d, opts, e) == 0 && set_up_process(&d.config, &sigfd, e) == 0 &&
-		take_place(&d.paths, sigfd, &place, e) == 0)
-		rc = serve(&d, opts, &place, sigfd, e);
+		take_rendezvous(&d.paths, sigfd, &rendezvous, e) == 0)
+		rc = serve(&d, opts, &rendezvous, sigfd, e);
 	close_parts(&d);
-	place_leave(&place);
+	rendezvous_leave(&rendezvous);
 	config_free(&d.config);
 	paths_free(&d.paths);
 	turn_done(&d.reclaiming);

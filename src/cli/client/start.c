@@ -46,7 +46,7 @@ static int connect_to(const struct op *op, const char *path, int *ret_fd, struct
 
 	if (fd < 0)
 		return err_sys(e, errno, "socket");
-	while (place_connect(fd, path) < 0) {
+	while (rendezvous_connect(fd, path) < 0) {
 		if (errno == ENOENT || errno == ECONNREFUSED)
 			return err_set(e, ERR_UNAVAILABLE, "no daemon is running");
 		if (errno != EAGAIN && errno != EINTR)
@@ -63,11 +63,11 @@ static int connect_to(const struct op *op, const char *path, int *ret_fd, struct
 
 int daemon_connect(const struct op *op, const struct paths *paths, int *ret_fd, struct err *e)
 {
-	struct place_note note;
+	struct rendezvous_note note;
 
 	if (connect_to(op, paths->socket, ret_fd, e) == 0)
 		return 0;
-	if (e->kind != ERR_UNAVAILABLE || !place_held(paths, &note) || !note.here)
+	if (e->kind != ERR_UNAVAILABLE || !rendezvous_held(paths, &note) || !note.here)
 		return -1;
 	/* The daemon of our state directory was started with another MOAT_RUNTIME_DIR. */
 	return connect_to(op, note.socket, ret_fd, e);

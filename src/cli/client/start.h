@@ -6,9 +6,9 @@
 #include "util/thread/op.h"
 #include "util/system/paths.h"
 
-/* Returns a connected, non-blocking socket: of this login's place, or of the place that the daemon
- * of the state directory has noted. ERR_UNAVAILABLE: no daemon is running. Refuses a socket that
- * another user's process serves. */
+/* Returns a connected, non-blocking socket: of this login's rendezvous, or of the one that the
+ * daemon of the state directory has noted. ERR_UNAVAILABLE: no daemon is running. Refuses a socket
+ * that another user's process serves. */
 int daemon_connect(const struct op *op, const struct paths *paths, int *ret_fd, struct err *e);
 
 /*

@@ -49,13 +49,13 @@ static int run_foreground(struct cli *cli, struct err *e)
 static int find_running(struct cli *cli, const struct op *op, struct err *e)
 {
 	struct op part = op_within(op, END_WAIT);
-	struct place_note note;
+	struct rendezvous_note note;
 	struct err why;
 
 	while (cli_connect(cli, CLIENT_ANY_PROTOCOL | CLIENT_URGENT, e) < 0) {
 		if (e->kind != ERR_UNAVAILABLE)
 			return -1;
-		if (!place_held(&cli->paths, &note))
+		if (!rendezvous_held(&cli->paths, &note))
 			return 0;
 		if (note.pid && !note.here)
 			return err_set(e, ERR_UNAVAILABLE,

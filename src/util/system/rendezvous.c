@@ -40,7 +40,7 @@ static int make_address(const char *path, struct sockaddr_un *ret, int *ret_dir)
 	return 0;
 }
 
-int place_connect(int fd, const char *path)
+int rendezvous_connect(int fd, const char *path)
 {
 	struct sockaddr_un addr;
 	auto_fd int dir = -1;
@@ -54,12 +54,12 @@ static bool is_served(const char *path)
 {
 	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	return fd >= 0 && (place_connect(fd, path) == 0 || errno == EAGAIN);
+	return fd >= 0 && (rendezvous_connect(fd, path) == 0 || errno == EAGAIN);
 }
 
-bool place_parse_note(const char *text, struct place_note *ret)
+bool rendezvous_parse_note(const char *text, struct rendezvous_note *ret)
 {
-	struct place_note n = {0};
+	struct rendezvous_note n = {0};
 	size_t len = strlen(text);
 	int at = 0;
 
@@ -81,21 +81,21 @@ static void get_host(char name[64])
 }
 
 /* Reads the note of a lock that somebody holds. */
-static void read_note(int lock_fd, struct place_note *ret)
+static void read_note(int lock_fd, struct rendezvous_note *ret)
 {
 	char text[PATH_MAX + 128], host[64];
 	ssize_t n = pread(lock_fd, text, sizeof(text) - 1, 0);
 
-	*ret = (struct place_note){0};
+	*ret = (struct rendezvous_note){0};
 	if (n <= 0)
 		return;
 	text[n] = 0;
 	get_host(host);
-	if (place_parse_note(text, ret))
+	if (rendezvous_parse_note(text, ret))
 		ret->here = strcmp(ret->host, host) == 0;
 }
 
-static int write_note(const struct place *p, struct err *e)
+static int write_note(const struct rendezvous *p, struct err *e)
 {
 	auto_free char *text = NULL;
 	char host[64];
@@ -119,7 +119,7 @@ static int open_lock(const char *dir, int *ret_fd, struct err *e)
 	return *ret_fd < 0 ? err_sys(e, errno, "%s", path) : 0;
 }
 
-bool place_held(const struct paths *paths, struct place_note *ret)
+bool rendezvous_held(const struct paths *paths, struct rendezvous_note *ret)
 {
 	auto_free char *path = NULL;
 	auto_fd int fd = -1;
@@ -146,7 +146,7 @@ static bool same_file(int a, int b)
 static int take_lock(
 	const struct op *op, const struct paths *paths, const char *dir, int fd, struct err *e)
 {
-	struct place_note note;
+	struct rendezvous_note note;
 
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
@@ -163,7 +163,8 @@ static int take_lock(
 	return 0;
 }
 
-int place_take(const struct op *op, const struct paths *paths, struct place *ret, struct err *e)
+int rendezvous_take(
+	const struct op *op, const struct paths *paths, struct rendezvous *ret, struct err *e)
 {
 	auto_fd int state = -1, runtime = -1;
 
@@ -185,7 +186,7 @@ int place_take(const struct op *op, const struct paths *paths, struct place *ret
 	return 0;
 }
 
-int place_listen(struct place *p, struct err *e)
+int rendezvous_listen(struct rendezvous *p, struct err *e)
 {
 	const char *path = p->paths->socket;
 	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -225,7 +226,7 @@ static int lock_again(const char *dir, int *fd, struct err *e)
 	return 0;
 }
 
-int place_keep(struct place *p, struct err *e)
+int rendezvous_keep(struct rendezvous *p, struct err *e)
 {
 	struct stat st;
 
@@ -235,10 +236,10 @@ int place_keep(struct place *p, struct err *e)
 		return -1;
 	if (p->runtime_lock >= 0 && lock_again(p->paths->runtime, &p->runtime_lock, e) < 0)
 		return -1;
-	return place_listen(p, e) < 0 ? -1 : 1;
+	return rendezvous_listen(p, e) < 0 ? -1 : 1;
 }
 
-void place_stop_listening(struct place *p)
+void rendezvous_stop_listening(struct rendezvous *p)
 {
 	unlink(p->paths->socket);
 	close(take_fd(&p->listener));
@@ -246,7 +247,7 @@ void place_stop_listening(struct place *p)
 		return; /* the note stays, but nobody answers at its socket */
 }
 
-void place_leave(struct place *p)
+void rendezvous_leave(struct rendezvous *p)
 {
 	auto_closep(&p->listener);
 	auto_closep(&p->runtime_lock);

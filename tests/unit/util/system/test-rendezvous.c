@@ -11,12 +11,12 @@ static void test_notes(void)
 	static const char *const none[] = {"", "\n", "12", "12 host", "12 host \n",
 		"12 host path\n", "12 host /path", "x host /path\n", "0 host /path\n",
 		"-1 host /path\n", "\0 12 host /path\n"};
-	struct place_note n = {.pid = 77};
+	struct rendezvous_note n = {.pid = 77};
 	char text[PATH_MAX + 64];
 
 	for (size_t i = 0; i < ARRAY_LEN(none); i++)
-		OK(!place_parse_note(none[i], &n) && n.pid == 77);
-	OK(place_parse_note("12 host /a path/moat.sock\n", &n) && n.pid == 12);
+		OK(!rendezvous_parse_note(none[i], &n) && n.pid == 77);
+	OK(rendezvous_parse_note("12 host /a path/moat.sock\n", &n) && n.pid == 12);
 	STR_IS(n.host, "host");
 	STR_IS(n.socket, "/a path/moat.sock");
 
@@ -24,16 +24,16 @@ static void test_notes(void)
 	int at = snprintf(text, sizeof(text), "12 host /");
 	memset(text + at, 'd', PATH_MAX - 2);
 	strcpy(text + at + PATH_MAX - 2, "\n");
-	OK(place_parse_note(text, &n) && strlen(n.socket) == PATH_MAX - 1);
+	OK(rendezvous_parse_note(text, &n) && strlen(n.socket) == PATH_MAX - 1);
 	strcpy(text + at + PATH_MAX - 2, "d\n");
-	OK(!place_parse_note(text, &n));
+	OK(!rendezvous_parse_note(text, &n));
 }
 
 static bool answers(const char *path)
 {
 	auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	return place_connect(fd, path) == 0;
+	return rendezvous_connect(fd, path) == 0;
 }
 
 static void load(struct paths *ret, const char *state, const char *runtime)
@@ -46,59 +46,59 @@ static void load(struct paths *ret, const char *state, const char *runtime)
 	OK(paths_load(ret, &e) == 0 && paths_make(ret, &e) == 0);
 }
 
-static int take(const struct paths *paths, struct place *ret, struct err *e)
+static int take(const struct paths *paths, struct rendezvous *ret, struct err *e)
 {
 	struct op op = op_for_cleanup(0.2);
 
-	return place_take(&op, paths, ret, e);
+	return rendezvous_take(&op, paths, ret, e);
 }
 
 static void test_one_daemon(const char *state, const char *runtime)
 {
 	auto_paths struct paths paths = {0};
-	struct place place = PLACE_INIT, other = PLACE_INIT;
-	struct place_note note;
+	struct rendezvous rv = RENDEZVOUS_INIT, other = RENDEZVOUS_INIT;
+	struct rendezvous_note note;
 	struct err e;
 
 	load(&paths, state, runtime);
-	OK(!place_held(&paths, &note));
-	OK(take(&paths, &place, &e) == 0);
-	OK(place_held(&paths, &note) && note.pid == 0);
+	OK(!rendezvous_held(&paths, &note));
+	OK(take(&paths, &rv, &e) == 0);
+	OK(rendezvous_held(&paths, &note) && note.pid == 0);
 	OK(take(&paths, &other, &e) < 0 && e.kind == ERR_BUSY);
-	OK(!answers(paths.socket) && place_keep(&place, &e) == 1);
-	OK(answers(paths.socket) && place_keep(&place, &e) == 0);
-	OK(place_held(&paths, &note) && note.pid == getpid() && note.here);
+	OK(!answers(paths.socket) && rendezvous_keep(&rv, &e) == 1);
+	OK(answers(paths.socket) && rendezvous_keep(&rv, &e) == 0);
+	OK(rendezvous_held(&paths, &note) && note.pid == getpid() && note.here);
 	STR_IS(note.socket, paths.socket);
 	OK(take(&paths, &other, &e) < 0 && e.kind == ERR_BUSY);
 
 	/* the whole directory is removed, with the lock in it */
 	OK(dir_remove(runtime, &e) == 0 && !answers(paths.socket));
-	OK(place_keep(&place, &e) == 1 && answers(paths.socket));
+	OK(rendezvous_keep(&rv, &e) == 1 && answers(paths.socket));
 	OK(take(&paths, &other, &e) < 0 && e.kind == ERR_BUSY);
 
-	place_stop_listening(&place);
-	OK(!answers(paths.socket) && place_held(&paths, &note) && note.pid == 0);
-	place_leave(&place);
-	OK(!place_held(&paths, &note));
+	rendezvous_stop_listening(&rv);
+	OK(!answers(paths.socket) && rendezvous_held(&paths, &note) && note.pid == 0);
+	rendezvous_leave(&rv);
+	OK(!rendezvous_held(&paths, &note));
 	OK(take(&paths, &other, &e) == 0);
-	place_leave(&other);
+	rendezvous_leave(&other);
 }
 
 /* A note of a killed daemon is in the lock when the next daemon takes it. */
 static void test_old_note(void)
 {
 	auto_paths struct paths paths = {0};
-	struct place place = PLACE_INIT;
-	struct place_note note;
+	struct rendezvous rv = RENDEZVOUS_INIT;
+	struct rendezvous_note note;
 	struct err e;
 
 	load(&paths, at("old"), at("old"));
-	OK(take(&paths, &place, &e) == 0 && place_listen(&place, &e) == 0);
-	place_leave(&place); /* as if it was killed: nothing is cleaned up */
-	OK(!place_held(&paths, &note));
-	OK(take(&paths, &place, &e) == 0);
-	OK(place_held(&paths, &note) && note.pid == 0);
-	place_leave(&place);
+	OK(take(&paths, &rv, &e) == 0 && rendezvous_listen(&rv, &e) == 0);
+	rendezvous_leave(&rv); /* as if it was killed: nothing is cleaned up */
+	OK(!rendezvous_held(&paths, &note));
+	OK(take(&paths, &rv, &e) == 0);
+	OK(rendezvous_held(&paths, &note) && note.pid == 0);
+	rendezvous_leave(&rv);
 }
 
 int main(void)
