@@ -5,13 +5,18 @@ The network is a real one, without VMs: nothing here depends on what is in a gue
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import struct
+import subprocess
 from collections.abc import Iterator
 from ipaddress import IPv4Address
+from pathlib import Path
 
 import frames as raw
 import pytest
-from nic import GATEWAY, MAC, Nic, header
+from nic import GATEWAY, MAC, SPEC, Nic, header
 from ranges import marks
 from world import LITERAL, World
 
@@ -111,3 +116,17 @@ def test_a_nic_is_few_connections(nic: Nic) -> None:
     # 4096 at once and 256 a second; the kernel forgets such ones after 30 seconds.
     nic.send([bytes(10) + nic.packet(b"", source=1024 + n) for n in range(30000)])
     assert 3000 < nic.connections() < 4096 + 30 * 256 + 1000
+
+
+def test_a_helper_that_only_root_may_run(tmp_path: Path) -> None:
+    """As after a build under umask 077: what faces guests is not root, and has to run it."""
+    build = Path(os.environ["MOAT_BIN"]).resolve().parents[2]
+    helper = shutil.copy(build / "src" / "cli" / "moat-helper", tmp_path)
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(SPEC))
+    probe = [str(build / "tests" / "net-probe"), helper, str(spec)]
+    for mode, words in ((0o700, "chmod a+rx"), (0o755, "")):
+        Path(helper).chmod(mode)
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode == 0) == (words == ""), done.stderr
+        assert words in done.stderr

@@ -1,5 +1,6 @@
 #include "net/holder/child.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "net/holder/netns.h"
@@ -20,7 +21,13 @@ static int start(void *arg, struct err *e)
 		.fds = c->fds,
 		.n_fds = c->n_fds};
 
-	return proc_start(&req, &c->proc, e);
+	if (proc_start(&req, &c->proc, e) == 0)
+		return 0;
+	/* Root's holder is another user by now. */
+	if (c->is_own && e->sys == EACCES)
+		err_set(e, ERR_UNSUPPORTED,
+			"the file moat-helper is not for everybody to run; to fix it: chmod a+rx");
+	return -1;
 }
 
 int child_start(struct child *c, struct err *e)
