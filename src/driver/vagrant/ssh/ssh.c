@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "driver/vagrant/ssh/bridge.h"
 #include "driver/vagrant/ssh/start.h"
@@ -24,6 +25,7 @@ enum {
  */
 static int confine(struct err *e)
 {
+	pid_t guard = getppid();
 	uid_t id;
 
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -32,6 +34,9 @@ static int confine(struct err *e)
 	confine_empty_root();
 	if (confine_rights(id, CONFINE_NO_GROUP) < 0)
 		return err_sys(e, errno, "cannot become an ordinary user");
+	/* The change of user has cleared this. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard)
+		return err_set(e, ERR_CANCELLED, "the guard has ended");
 	confine_limits(MEMORY_MAX, 0);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* there will be private keys in our memory */
 	return confine_calls(false) < 0 ? err_sys(e, errno, "giving up system calls") : 0;
