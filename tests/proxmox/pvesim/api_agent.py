@@ -163,8 +163,25 @@ def plain(name: str, verb: str) -> None:
     async def command(call: Call) -> Any:
         agent = await agent_of(call, "VM.GuestAgent.Audit")
         async with Guarded(call):
-            return {"result": await agent.command(f"guest-{name}")}
+            told = await agent.command(f"guest-{name}")
+            if name == "network-get-interfaces":
+                told = with_cards(call, told)
+            return {"result": told}
         return None
+
+
+def with_cards(call: Call, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The guest's interfaces, with addresses as DHCP has given them: our bridges carry nothing."""
+    vm = call.state.vm(call["node"], call["vmid"])
+    cards = {next(iter(parts.values())): parts for parts in vm.nets().values()}
+    known = {mac.upper() for mac in cards}
+    rows = [row for row in told if row.get("hardware-address", "").upper() not in known]
+    for number, (mac, parts) in enumerate(cards.items()):
+        row: dict[str, Any] = {"name": f"eth{number}", "hardware-address": mac.lower()}
+        if address := call.app.machines.lease(vm, parts.get("bridge", ""), mac):
+            row["ip-addresses"] = [{"ip-address": address, "ip-address-type": "ipv4", "prefix": 24}]
+        rows.append(row)
+    return rows
 
 
 for _name in (

@@ -101,6 +101,10 @@ class Control:
     def do_boot_seconds(self, seconds: float) -> None:
         self.app.machines.boot_seconds = seconds
 
+    def do_dhcp_seconds(self, seconds: float) -> None:
+        """How long a guest needs to get addresses; negative: for ever."""
+        self.app.machines.dhcp_seconds = seconds
+
     def do_reload_fails(self, node: str, times: int = 1) -> None:
         self.app.state.nodes[node].reload_fails = times
 

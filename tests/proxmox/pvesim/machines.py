@@ -54,6 +54,10 @@ class Machines:
     def __init__(self, app: App) -> None:
         self.app = app
         self.boot_seconds = 0.0
+        # From the start of a VM until its guest has asked for addresses; negative: it never does.
+        self.dhcp_seconds = 0.0
+        # By VM and its start: the addresses that its cards have got.
+        self.leases: dict[tuple[int, float], dict[str, str]] = {}
 
     async def start(self, vm: Vm, task: Task) -> None:
         Configurer(self.app, vm, "root@pam").apply_pending()
@@ -81,6 +85,17 @@ class Machines:
             if bridge:
                 self.app.sdn.start_card(vm, bridge, next(iter(parts.values())), task)
             task.say(f"{key} is on {bridge}")
+
+    def lease(self, vm: Vm, bridge: str, mac: str) -> str:
+        """The address that a card has got; once it has one, it keeps it."""
+        leases = self.leases.setdefault((vm.vmid, vm.started), {})
+        asked = self.dhcp_seconds >= 0 and time.time() - vm.started >= self.dhcp_seconds
+        # While networks are applied, no DHCP server runs.
+        if mac not in leases and asked and not self.app.sdn.reloading:
+            address = self.app.sdn.address_of_card(bridge, mac)
+            if address:
+                leases[mac] = address
+        return leases.get(mac, "")
 
     async def launch(self, vm: Vm) -> Any:
         return Machine(vm)

@@ -225,6 +225,12 @@ static int find_existing(
 	return str_dup(found, ret, e);
 }
 
+bool pve_net_has_dhcp(const struct pve_sandbox *b, const struct nic_spec *nic)
+{
+	return nic->vnet_index != SPEC_NO_VNET && nic->vnet_index < b->n_vnets &&
+	       has_ranges(&b->vnets[nic->vnet_index]);
+}
+
 int pve_net_bridge(struct pve_sandbox *b, const struct op *op, const struct nic_spec *nic,
 	char **ret, struct err *e)
 {

@@ -77,7 +77,8 @@ static int check_native(const json_t *native, struct err *e)
 	json_t *value;
 
 	json_object_foreach((json_t *)native, key, value) {
-		if (strcmp(key, "auto_snat") == 0 || strcmp(key, "isolated") == 0) {
+		if (strcmp(key, "auto_snat") == 0 || strcmp(key, "isolated") == 0 ||
+			strcmp(key, "wait_for_addresses") == 0) {
 			if (!json_is_boolean(value))
 				return spec_err(
 					e, SPEC_PLACE("native.%s", key), "expected true or false");
@@ -85,8 +86,8 @@ static int check_native(const json_t *native, struct err *e)
 		}
 		if (strcmp(key, "zone") != 0)
 			return spec_err(e, SPEC_PLACE("native.%s", key),
-				"the proxmox driver knows only \"zone\", \"auto_snat\" and "
-				"\"isolated\"");
+				"the proxmox driver knows only \"zone\", \"auto_snat\", "
+				"\"isolated\" and \"wait_for_addresses\"");
 		if (check_zone(value, e) < 0)
 			return -1;
 	}

@@ -11,6 +11,7 @@
 #include "driver/proxmox/network/net.h"
 #include "driver/proxmox/site/entry.h"
 #include "driver/proxmox/site/node.h"
+#include "driver/proxmox/vm/address.h"
 #include "driver/proxmox/vm/id.h"
 #include "driver/proxmox/vm/seed.h"
 #include "driver/proxmox/vm/start.h"
@@ -273,6 +274,8 @@ int pve_vm_wait_ready(struct pve_vm *vm, const struct op *op, struct err *e)
 		pve_vm_explain(vm, e);
 		return -1;
 	}
+	if (pve_addresses_await(vm, op, e) < 0)
+		return -1;
 	return vm->spec->healthcheck ? wait_until_well(vm, g, op, e) : 0;
 }
 
