@@ -237,6 +237,49 @@ def test_networks_that_nobody_is_in_are_not_made(home: PveHome, clean: PveServer
     home.ok("rm", *sandboxes)
 
 
+def zones_of(server: PveServer) -> set[str]:
+    """Those that the node has ever had: it keeps a directory for each."""
+    return set(server.state()["dnsmasq"][server.node])
+
+
+def test_names_of_zones_are_used_again(home: PveHome, clean: PveServer) -> None:
+    home.ok("rm", home.up(NETTED))
+    before = zones_of(clean)
+    for _ in range(3):
+        home.ok("rm", home.up(NETTED))
+    assert zones_of(clean) == before
+    together = [home.up(NETTED) for _ in range(3)]
+    home.ok("rm", *together)
+    home.ok("rm", home.up(NETTED))
+    assert len(zones_of(clean) - before) <= 2
+    assert len({zone[:6] for zone in zones_of(clean) if zone.startswith("moat")}) == 1
+
+
+def test_names_of_zones_are_never_those_of_others(clean: PveServer) -> None:
+    """Another installation may choose from the same names."""
+    home = PveHome(instance(clean))
+    try:
+        before = set(clean.state()["zones"])
+        sandbox = home.up(NETTED)
+        (first,) = set(clean.state()["zones"]) - before
+        home.ok("rm", sandbox)
+        clean.control("add_zone", zone=first, vnets={f"m{first[4:]}00": {"alias": "theirs"}})
+        # And one that another makes after we have looked.
+        taken = f"create sdn zone object failed: sdn zone object ID '{first}' already defined"
+        clean.fault(method="POST", path="/sdn/zones$", message=taken)
+        theirs = clean.state()["zones"][first]
+        sandbox = home.up(NETTED)
+        assert len(set(clean.state()["zones"]) - before) == 2
+        home.ok("rm", sandbox)
+        assert clean.state()["zones"][first] == theirs
+        client = Client(clean)
+        assert client.call("DELETE", f"/cluster/sdn/vnets/m{first[4:]}00").status == 200
+        assert client.call("DELETE", f"/cluster/sdn/zones/{first}").status == 200
+        assert client.task("PUT", "/cluster/sdn") == "OK"
+    finally:
+        home.close()
+
+
 def test_concurrent_sandboxes_share_an_apply(home: PveHome, clean: PveServer) -> None:
     clean.control("task_seconds", kind="reloadnetworkall", seconds=5.0)
     applies = clean.control("figures")["applies"]

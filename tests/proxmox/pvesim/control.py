@@ -243,6 +243,7 @@ class Control:
             "subnets": sdn.config["subnets"],
             "running": {kind: sorted(entries) for kind, entries in sdn.running.items()},
             "ipam": sdn.ipam,
+            "dnsmasq": {node: sorted(zones) for node, zones in sdn.dnsmasq.items()},
             "volumes": sorted(
                 volid
                 for node in state.storages.values()

@@ -27,6 +27,8 @@ class Sdn:
         self.cards: dict[str, str | None] = {}
         # What each node's interfaces really are: zones whose reload went well.
         self.loaded: dict[str, set[str]] = {name: set() for name in state.nodes}
+        # Zones for which a node has a directory of dnsmasq's, which the server never removes.
+        self.dnsmasq: dict[str, set[str]] = {name: set() for name in state.nodes}
         self.token = ""
         self.applies = 0
         # Applies that still run: meanwhile nobody hands out addresses.
@@ -212,6 +214,9 @@ class Sdn:
             return False
         self.version_of[name] = version
         self.loaded[name] = set(self.running["zones"])
+        self.dnsmasq[name] |= {
+            zone for zone, entry in self.running["zones"].items() if entry.get("dhcp")
+        }
         return True
 
     def status(self, node: str) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/network/names.h"
 #include "driver/proxmox/network/ranges.h"
 #include "driver/proxmox/network/sdn.h"
 #include "driver/proxmox/site/entry.h"
@@ -22,25 +22,6 @@
 enum { NAME_TRIES = 5, POST_TRIES = 4, LINK_LOCAL = 0xa9fe };
 
 /* ---- making ---- */
-
-/* Zone "mXXXXXn", vnets "mXXXXX00" and on: the server allows 8 characters, and no other tool's
- * names look like these. */
-static int choose_names(struct pve_sandbox *b, struct err *e)
-{
-	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-	char stem[7] = "m";
-	uint32_t r;
-
-	if (getrandom(&r, sizeof(r), 0) != (ssize_t)sizeof(r))
-		return err_set(e, ERR_INTERNAL, "no random numbers");
-	for (int i = 1; i < 6; i++, r /= 36)
-		stem[i] = digits[r % 36];
-	snprintf(b->zone, sizeof(b->zone), "%sn", stem);
-	for (size_t i = 0; i < b->n_vnets; i++)
-		snprintf(b->vnets[i].id, sizeof(b->vnets[i].id), "%s%c%c", stem, digits[i / 36],
-			digits[i % 36]);
-	return 0;
-}
 
 static bool has_ranges(const struct pve_vnet *v)
 {
@@ -122,8 +103,7 @@ static int make_named_zone(struct pve_sandbox *b, const struct op *op, struct er
 	for (int i = 0;; i++) {
 		struct err ignored;
 
-		if (choose_names(b, e) < 0 ||
-			pve_entry_intent(b, "zone", b->zone, &b->zone_row, e) < 0)
+		if (pve_names_take(b, op, e) < 0)
 			return -1;
 		if (make_zone(b, op, e) == 0)
 			return journal_done(b->d->env->journal, b->zone_row, e);

@@ -254,22 +254,28 @@ static int remove_vnet(struct pve_api *api, const struct op *op, const char *vne
 	return 0;
 }
 
-/* Fails unless all vnets of the zone carry the stamp. */
+/* Whose a zone is. 1: all its vnets carry the stamp, or it has none; 0: none of them does, so
+ * another installation has taken the name that we were about to take. */
 static int is_ours(const json_t *vnets, const char *zone, const char *stamp, struct err *e)
 {
+	size_t ours = 0, others = 0, i;
 	const json_t *v;
-	size_t i;
 
 	json_array_foreach((json_t *)vnets, i, v) {
 		const char *z = json_string_value(json_object_get(v, "zone"));
 		const char *alias = json_string_value(json_object_get(v, "alias"));
 
-		if (z && strcmp(z, zone) == 0 && (!alias || !strstr(alias, stamp)))
-			return err_set(e, ERR_BACKEND,
-				"zone %s has a network that is not of this sandbox: it stays",
-				zone);
+		if (!z || strcmp(z, zone) != 0)
+			continue;
+		if (alias && strstr(alias, stamp))
+			ours++;
+		else
+			others++;
 	}
-	return 0;
+	if (ours && others)
+		return err_set(e, ERR_BACKEND,
+			"zone %s has a network that is not of this sandbox: it stays", zone);
+	return !others;
 }
 
 /* The zone is deleted from the configuration. Applies that if it is still running: a daemon may
@@ -300,12 +306,17 @@ int pve_sdn_remove_zone(struct pve_site *site, const struct op *op, const char *
 	auto_json json_t *vnets = NULL, *there = NULL;
 	const json_t *v;
 	size_t i;
+	int ours;
 
 	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &there, e, "/cluster/sdn/zones/%s", zone) <
 		0)
 		return gone(e) ? apply_if_running(site, op, zone, e) : err_wrap(e, "zone %s", zone);
-	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &vnets, e, "/cluster/sdn/vnets") < 0 ||
-		is_ours(vnets, zone, stamp, e) < 0 || remove_addresses(api, op, zone, e) < 0)
+	if (pve_do(api, op, "GET", NULL, PVE_STUBBORN, &vnets, e, "/cluster/sdn/vnets") < 0)
+		return -1;
+	ours = is_ours(vnets, zone, stamp, e);
+	if (ours <= 0)
+		return ours;
+	if (remove_addresses(api, op, zone, e) < 0)
 		return -1;
 	json_array_foreach(vnets, i, v) {
 		const char *z = json_string_value(json_object_get(v, "zone"));

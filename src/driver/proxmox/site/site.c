@@ -22,6 +22,7 @@ void pve_site_free(struct pve_site *s)
 	json_decref(s->access);
 	json_decref(s->cache);
 	turn_done(&s->applying);
+	turn_done(&s->naming);
 	turn_done(&s->building);
 	lock_done(&s->mu);
 	free(s->key);
@@ -39,6 +40,7 @@ int pve_site_new(const char *key, const char *host, int port, struct pve_site **
 	lock_init(&s->mu, "pve_site.mu", LOCK_LEAF);
 	s->cache = json_object();
 	turn_init(&s->applying);
+	turn_init(&s->naming);
 	turn_init(&s->building);
 	if (str_dup(key, &s->key, e) < 0 ||
 		str_printf(&s->base_url, e, v6 ? "https://[%s]:%d" : "https://%s:%d", host, port) <

@@ -32,6 +32,7 @@ struct pve_site {
 	unsigned n_old;
 	json_t *access;       /* as the client sent it, with secrets: for access.c only */
 	struct turn applying; /* one thread at a time applies SDN changes */
+	struct turn naming;   /* one thread at a time chooses a zone's name */
 	struct turn building; /* one thread at a time makes a template */
 
 	struct lock mu;
