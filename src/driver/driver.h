@@ -145,8 +145,8 @@ struct driver_ops {
 	int (*log_path)(struct driver_sandbox *b, unsigned vm, enum vm_log which, char **ret,
 		struct err *e);
 	/* NULL: this driver does not look into its networks. What net_show tells is in
-	 * docs/protocol.md. A driver that has net_show has net_forward and net_unforward, too.
-	 * net_capture gives pcap to output until the op ends. */
+	 * docs/protocol.md. net_forward and net_unforward: both or neither. net_capture gives pcap
+	 * to output until the op ends. */
 	int (*net_show)(struct driver_sandbox *b, const struct op *op, json_t **ret, struct err *e);
 	int (*net_forward)(struct driver_sandbox *b, const struct op *op, unsigned vm,
 		unsigned port, unsigned host_port, json_t **ret, struct err *e);
@@ -169,7 +169,8 @@ struct driver_ops {
 		const char *name, struct err *e);
 	int (*restore_vm)(struct driver_sandbox *b, const struct op *op, unsigned vm,
 		const char *name, struct err *e);
-	/* Array of {"name", "created_us", "size"}. */
+	/* Array of {"name", "created_us", "size"}; size may be null, and "vms" may say which VMs
+	 * have it. */
 	int (*snapshots)(
 		struct driver_sandbox *b, const struct op *op, json_t **ret, struct err *e);
 	int (*snapshot_rm)(

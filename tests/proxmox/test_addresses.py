@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,3 +101,49 @@ def test_networks_without_dhcp_are_not_waited_for(home: PveHome, clean: PveServe
     home.ok("rm", home.up({**TWO_NICS, "networks": nets}))
     home.ok("rm", home.up(SPEC))
     assert asked(clean) == 0
+
+
+def test_networks_are_shown(home: PveHome, clean: PveServer) -> None:
+    """Who is where, with the address that the server gave out and what may get out."""
+    spec = json.loads(json.dumps(TWO_NICS))
+    spec["vms"][0]["nics"][0].update(ipv4="10.94.0.77", mac="52:54:00:aa:bb:07")
+    spec["networks"]["vnets"][1]["subnets"][0]["snat"] = True
+    sandbox = home.up(spec)
+    net = json.loads(home.ok("net", "--json", sandbox))
+    assert [(v["alias"], v["egress"], v["dhcp"]) for v in net["vnets"]] == [
+        ("a", "deny", True),
+        ("b", "open", True),
+    ]
+    assert {v["id"] for v in net["vnets"]} <= set(clean.state()["vnets"])
+    assert net["vnets"][0]["subnets"][0]["cidr"] == "10.94.0.0/24"
+    first, second = net["nics"]
+    assert (first["vm"], first["vnet"], first["ipv4"]) == ("default", "a", "10.94.0.77")
+    assert [first["lease"], second["lease"]] == addresses(clean, sandbox)
+    shown = home.ok("net", sandbox)
+    assert second["lease"] in shown
+    assert second["mac"] in shown
+    assert "forwards no ports" in home.fails("forward", sandbox, "80")
+    home.ok("rm", sandbox)
+
+
+def test_a_template_s_own_nic_is_shown(home: PveHome, clean: PveServer) -> None:
+    sandbox = home.up(SPEC)
+    net = json.loads(home.ok("net", "--json", sandbox))
+    assert net["vnets"] == []
+    assert [(nic["vnet"], nic["lease"]) for nic in net["nics"]] == [("vmbr0", None)]
+    home.ok("rm", sandbox)
+
+
+def test_snapshots_are_listed(home: PveHome, clean: PveServer) -> None:
+    two = {**SPEC, "vms": [{**SPEC["vms"][0], "name": name} for name in ("one", "two")]}
+    sandbox = home.up(two)
+    assert json.loads(home.ok("snapshots", "--json", sandbox))["snapshots"] == []
+    # The second is no name for a server, which knows it by another.
+    names = ["first", "before the second, and last, attempt"]
+    for name in names:
+        home.ok("snapshot", sandbox, name)
+    listed = json.loads(home.ok("snapshots", "--json", sandbox))["snapshots"]
+    assert sorted(one["name"] for one in listed) == sorted(names)
+    assert all(one["vms"] == ["one", "two"] and one["created_us"] > 0 for one in listed)
+    assert "first" in home.ok("snapshots", sandbox)
+    home.ok("rm", sandbox)

@@ -37,7 +37,11 @@ static int add_snapshot(struct table *t, const json_t *one, struct err *e)
 {
 	char size[24], age[24];
 
-	text_size(get_num(one, "size"), size);
+	/* A server does not tell how large a snapshot is. */
+	if (json_is_null(json_object_get(one, "size")))
+		snprintf(size, sizeof(size), "-");
+	else
+		text_size(get_num(one, "size"), size);
 	text_age((double)time(NULL) - get_num(one, "created_us") / 1e6, age);
 	return table_row(t, (const char *[]){get_str(one, "name"), age, size}, e);
 }

@@ -7,8 +7,7 @@
 
 enum { PORT_MAX = 65535 };
 
-/* Borrows the sandbox if its driver has net_show; such a driver has net_forward and the others,
- * too. */
+/* Borrows the sandbox if its driver has net_show. */
 static int borrow(struct request *rq, const char *sandbox, struct borrower *b, struct err *e)
 {
 	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
@@ -35,6 +34,19 @@ int handle_net_show(struct request *rq, json_t **ret, struct err *e)
 	return rc;
 }
 
+/* Likewise, if the driver has net_forward. */
+static int borrow_forwards(
+	struct request *rq, const char *sandbox, struct borrower *b, struct err *e)
+{
+	if (borrow(rq, sandbox, b, e) < 0)
+		return -1;
+	if (b->sb->driver->ops->net_forward)
+		return 0;
+	err_set(e, ERR_UNSUPPORTED, "the %s driver forwards no ports", b->sb->driver->ops->name);
+	registry_return(rq->daemon->registry, b);
+	return -1;
+}
+
 static int check_port(const char *what, int port, int min, struct err *e)
 {
 	return port < min || port > PORT_MAX
@@ -52,7 +64,8 @@ int handle_net_forward(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s:s, s?s, s:i, s?i}", "sandbox", &sandbox, "vm", &name,
 		    "port", &port, "host_port", &host_port) < 0 ||
 		check_port("port", port, 1, e) < 0 ||
-		check_port("host_port", host_port, 0, e) < 0 || borrow(rq, sandbox, &b, e) < 0)
+		check_port("host_port", host_port, 0, e) < 0 ||
+		borrow_forwards(rq, sandbox, &b, e) < 0)
 		return -1;
 	vm = name ? spec_find_vm(b.sb->spec, name) : spec_default_vm(b.sb->spec);
 	rc = vm ? b.sb->driver->ops->net_forward(b.driven, &rq->op,
@@ -74,7 +87,8 @@ int handle_net_unforward(struct request *rq, json_t **ret, struct err *e)
 	(void)ret;
 	if (json_get(rq->args, "args", e, "{s:s, s:i}", "sandbox", &sandbox, "host_port",
 		    &host_port) < 0 ||
-		check_port("host_port", host_port, 1, e) < 0 || borrow(rq, sandbox, &b, e) < 0)
+		check_port("host_port", host_port, 1, e) < 0 ||
+		borrow_forwards(rq, sandbox, &b, e) < 0)
 		return -1;
 	rc = b.sb->driver->ops->net_unforward(b.driven, &rq->op, (unsigned)host_port, e);
 	registry_return(rq->daemon->registry, &b);

@@ -11,6 +11,7 @@
 #include "driver/proxmox/network/claims.h"
 #include "driver/proxmox/network/firewall.h"
 #include "driver/proxmox/network/net.h"
+#include "driver/proxmox/network/show.h"
 #include "driver/proxmox/pool.h"
 #include "driver/proxmox/site/access.h"
 #include "driver/proxmox/site/entry.h"
@@ -348,6 +349,12 @@ static void explain(struct driver_sandbox *sandbox, unsigned vm, struct err *e)
 	pve_vm_explain(vm_of(sandbox, vm), e);
 }
 
+static int net_show(
+	struct driver_sandbox *sandbox, const struct op *op, json_t **ret, struct err *e)
+{
+	return pve_net_show((struct pve_sandbox *)sandbox, op, ret, e);
+}
+
 static const char *source_name(const struct source_spec *s)
 {
 	return s->built_in ? s->built_in : s->ova ? s->ova : s->image ? s->image : s->template_tag;
@@ -406,7 +413,9 @@ const struct driver_ops driver_proxmox = {
 	.explain = explain,
 	.describe = describe,
 	.log_path = log_path,
+	.net_show = net_show,
 	.snapshot = pve_snapshot,
+	.snapshots = pve_snapshots,
 	.restore = pve_restore,
 	.snapshot_vm = pve_snapshot_vm,
 	.restore_vm = pve_restore_vm,

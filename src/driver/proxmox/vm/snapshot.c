@@ -171,3 +171,69 @@ int pve_restore_vm(struct driver_sandbox *sandbox, const struct op *op, unsigned
 	pve_snapshot_name(name, j.name);
 	return check_there(&j, vm, op, e) < 0 ? -1 : restore_one(&j, vm, op, e);
 }
+
+/* ---- listing ---- */
+
+/* A name that the server does not allow is there as a hash, with the name as its description. */
+static const char *name_of(const json_t *snapshot)
+{
+	const char *name = json_string_value(json_object_get(snapshot, "name"));
+	const char *text = json_string_value(json_object_get(snapshot, "description"));
+	char hashed[sizeof(((struct job *)NULL)->name)];
+	char line[256];
+
+	if (!name || strcmp(name, "current") == 0)
+		return NULL;
+	if (!text)
+		return name;
+	/* The server ends a description with a line break. */
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
+	pve_snapshot_name(line, hashed);
+	return strcmp(hashed, name) == 0 && strlen(line) == strlen(text) ? text : name;
+}
+
+/* Enters the snapshots of a VM; one that several VMs have is as old as the oldest of them. */
+static void enter(json_t *all, const json_t *list, const char *vm)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, one) {
+		const char *name = name_of(one);
+		json_int_t at = json_integer_value(json_object_get(one, "snaptime")) * 1000000;
+		json_t *known;
+
+		if (!name)
+			continue;
+		known = json_object_get(all, name);
+		if (!known) {
+			known = json_pack("{s:s, s:I, s:n, s:[]}", "name", name, "created_us", at,
+				"size", "vms");
+			json_object_set_new(all, name, known);
+		}
+		if (at < json_integer_value(json_object_get(known, "created_us")))
+			json_object_set_new(known, "created_us", json_integer(at));
+		json_array_append_new(json_object_get(known, "vms"), json_string(vm));
+	}
+}
+
+int pve_snapshots(struct driver_sandbox *sandbox, const struct op *op, json_t **ret, struct err *e)
+{
+	struct pve_sandbox *b = (struct pve_sandbox *)sandbox;
+	auto_json json_t *all = json_object(), *found = json_array();
+	const char *name;
+	json_t *one;
+
+	for (size_t i = 0; i < b->n_vms; i++) {
+		auto_json json_t *list = NULL;
+
+		if (pve_do(b->api, op, "GET", NULL, 0, &list, e, "/nodes/%s/qemu/%u/snapshot",
+			    b->inst->node, b->vms[i].vmid) < 0)
+			return err_wrap(e, "VM %s", b->vms[i].spec->name);
+		enter(all, list, b->vms[i].spec->name);
+	}
+	json_object_foreach(all, name, one)
+		json_array_append(found, one);
+	*ret = json_incref(found);
+	return 0;
+}
