@@ -1,6 +1,7 @@
 #include "spec/check-nets.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "util/auto.h"
 
@@ -171,6 +172,42 @@ int spec_check_networks(const struct sandbox_spec *s, struct err *e)
 	return 0;
 }
 
+/* Whether the VM of that name has a NIC in there. */
+static bool has_nic_in(const struct sandbox_spec *s, const char *vm, size_t vnet)
+{
+	for (size_t i = 0; i < s->n_vms; i++)
+		for (size_t k = 0; k < s->vms[i].n_nics; k++)
+			if (s->vms[i].nics[k].vnet_index == vnet &&
+				strcasecmp(s->vms[i].name, vm) == 0)
+				return true;
+	return false;
+}
+
+/* A VM as the default route: two would contradict each other, and DHCP has to name it. */
+static int check_gateway_vms(const struct sandbox_spec *s, struct err *e)
+{
+	for (size_t i = 0; i < s->networks.n_vnets; i++) {
+		const struct vnet_spec *vnet = &s->networks.vnets[i];
+		const char *place = SPEC_PLACE("networks.vnets[%zu].gateway_vm", i);
+
+		if (!vnet->gateway_vm)
+			continue;
+		if (!has_nic_in(s, vnet->gateway_vm, i))
+			return spec_err(e, place, "no VM \"%s\" has a NIC in \"%s\"",
+				vnet->gateway_vm, vnet->alias);
+		if (!vnet->dhcp || !vnet->n_subnets)
+			return spec_err(e, place,
+				"only DHCP tells VMs of it: this network needs dhcp and a subnet");
+		for (size_t k = 0; k < vnet->n_subnets; k++)
+			if (vnet->subnets[k].gateway)
+				return spec_err(e, place,
+					"subnets[%zu] has a gateway already, which is moat itself; "
+					"leave that out",
+					k);
+	}
+	return 0;
+}
+
 static int check_nic_ipv4(const struct networks_spec *net, const struct nic_spec *nic,
 	const char *place, struct err *e)
 {
@@ -257,5 +294,5 @@ int spec_check_nics(const struct sandbox_spec *s, struct err *e)
 			if (check_nic(s, i, k, e) < 0)
 				return -1;
 	}
-	return 0;
+	return check_gateway_vms(s, e);
 }

@@ -128,6 +128,9 @@ static const struct shape vnet_shape = {
 			.text = &path_text,
 			.help = "A new file on the daemon's machine for everything that goes over "
 				"it, as pcap; {id} in its name becomes the sandbox's."},
+		{"gateway_vm", FIELD_TEXT, AT(vnet_spec, gateway_vm), .min = 1, .max = 63,
+			.text = &host_text,
+			.help = "The VM, a router, that DHCP names as the default route."},
 		{"egress", FIELD_PART, AT(vnet_spec, egress), .shape = &egress_shape,
 			.help = "Absent: \"deny\". Anything else needs a subnet with snat."},
 		{"subnets", LIST_AT(vnet_spec, subnets), .preset = "[]", .max = 16,

@@ -144,7 +144,8 @@ struct egress_spec {
 struct vnet_spec {
 	char *alias;
 	bool vlan_aware, dhcp;
-	char *capture; /* a file for everything that goes over it; NULL: none */
+	char *capture;    /* a file for everything that goes over it; NULL: none */
+	char *gateway_vm; /* the VM that DHCP names as the way out; NULL: none */
 	struct egress_spec egress;
 	struct subnet_spec *subnets;
 	size_t n_subnets;

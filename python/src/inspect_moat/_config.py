@@ -283,6 +283,7 @@ class Vnet(SpecModel):
             Anything else needs a subnet with `snat`.
         capture: a new file for everything that goes over it, as pcap; `{id}` in its name
             becomes the sandbox's id.
+        gateway_vm: the VM, a router, that DHCP names as the default route.
         subnets: its IP networks. Without any it is a bare switch.
     """
 
@@ -290,6 +291,7 @@ class Vnet(SpecModel):
     vlan_aware: Flag = False
     dhcp: Flag | None = None
     capture: str | None = None
+    gateway_vm: str | None = None
     egress: EgressType | None = None
     subnets: tuple[Subnet, ...] = ()
 

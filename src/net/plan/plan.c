@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "util/auto.h"
 
@@ -197,6 +198,22 @@ static void plan_nic(struct net_plan *p, size_t vm, size_t nic, uint64_t random)
 	p->n_nics++;
 }
 
+/* Notes the address of a vnet's router VM: NICs have theirs by now. */
+static void plan_routers(struct net_plan *p)
+{
+	for (size_t i = 0; i < p->n_nics; i++) {
+		const struct net_nic *n = &p->nics[i];
+		struct net_vnet *v = &p->vnets[n->vnet];
+
+		if (!v->spec->gateway_vm ||
+			strcasecmp(v->spec->gateway_vm, p->spec->vms[n->vm].name) != 0)
+			continue;
+		for (size_t k = 0; k < v->n_subnets; k++)
+			if (n->ipv4 && ipv4_net_has(v->subnets[k].cidr, n->ipv4))
+				v->subnets[k].router = n->ipv4;
+	}
+}
+
 /* A bridge must filter VLANs only if a NIC sees several of them, as every NIC without a vlan_tag
  * does. If all NICs have one, each VLAN gets a bridge of its own, which every kernel can make. */
 static void plan_vlans(struct net_plan *p)
@@ -265,6 +282,7 @@ int net_plan_make(
 	for (size_t i = 0; i < p->n_vnets; i++)
 		if (*p->vnets[i].cable)
 			p->vnets[i].gate_mac = make_mac(p, random + p->n_nics + i);
+	plan_routers(p);
 	plan_vlans(p);
 	if (choose_link(p, e) < 0)
 		return -1;

@@ -16,6 +16,7 @@ struct net_subnet {
 	uint32_t server; /* moat's own address in the subnet, for DHCP, DNS and as gateway; 0: none
 			  */
 	bool gateway;    /* DHCP announces server as the router */
+	uint32_t router; /* a VM that it announces instead; 0: none */
 	bool snat;
 	const struct dhcp_range *ranges; /* borrowed from the spec, or static */
 	size_t n_ranges;

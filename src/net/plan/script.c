@@ -82,6 +82,7 @@ int net_script_vlans(const struct net_plan *p, struct buf *ret, struct err *e)
 static int add_range(const struct net_subnet *sub, size_t tag, struct buf *b, struct err *e)
 {
 	const char *mask = ADDR(ipv4_mask(sub->cidr.prefix));
+	uint32_t router;
 
 	for (size_t i = 0; i < sub->n_ranges; i++)
 		if (buf_printf(b, e, "dhcp-range=set:s%zu,%s,%s,%s,12h\n", tag,
@@ -92,8 +93,9 @@ static int add_range(const struct net_subnet *sub, size_t tag, struct buf *b, st
 				      ADDR(sub->cidr.addr), mask) < 0)
 		return -1;
 	/* dnsmasq does not send an option that has no value. */
-	if (buf_printf(b, e, "dhcp-option=tag:s%zu,option:router%s%s\n", tag,
-		    sub->gateway ? "," : "", sub->gateway ? ADDR(sub->server) : "") < 0)
+	router = sub->router ? sub->router : sub->gateway ? sub->server : 0;
+	if (buf_printf(b, e, "dhcp-option=tag:s%zu,option:router%s%s\n", tag, router ? "," : "",
+		    router ? ADDR(router) : "") < 0)
 		return -1;
 	return buf_printf(
 		b, e, "dhcp-option=tag:s%zu,option:dns-server,%s\n", tag, ADDR(sub->server));

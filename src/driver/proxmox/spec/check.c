@@ -159,6 +159,11 @@ static int check_isolated(const struct sandbox_spec *spec, struct err *e)
 
 static int check_vnet(const struct vnet_spec *v, size_t i, struct err *e)
 {
+	if (v->gateway_vm)
+		return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].gateway_vm", i),
+			"a server's DHCP names nothing but its own gateway; set dhcp: false, and "
+			"let "
+			"the VM serve DHCP itself");
 	if (v->egress.mode == SPEC_EGRESS_ALLOW)
 		return spec_unsupported(e, SPEC_PLACE("networks.vnets[%zu].egress", i),
 			"a list of what may be reached cannot be enforced on a Proxmox "

@@ -25,6 +25,11 @@ static const struct row {
 		"networks: {vnets: [{alias: outside, subnets: [{cidr: 192.168.50.0/24}]}, {alias: "
 		"'in side', dhcp: false, subnets: [{cidr: 10.99.0.0/24, gateway: 10.99.0.1}]}]}\n"
 		"vms: [{source: tiny, nics: [{vnet: outside}, {vnet: in side}]}]"},
+	{"gateway-vm",
+		"networks: {vnets: [{alias: lan, gateway_vm: Router, subnets: [{cidr: 10.1.0.0/24, "
+		"dhcp_ranges: [{start: 10.1.0.10, end: 10.1.0.99}]}]}]}\n"
+		"vms: [{source: tiny}, {name: router, source: tiny, nics: [{vnet: lan, mac: "
+		"'52:54:00:00:00:01', ipv4: 10.1.0.1}]}]"},
 	{"bare", "networks: {vnets: [{alias: wire}]}\nvms: [{source: tiny}]"},
 	{"open", "networks: {vnets: [{alias: lan, egress: open, subnets: [{cidr: 10.1.0.0/24, "
 		 "gateway: 10.1.0.1, snat: true}]}]}\nvms: [{source: tiny}]"},
