@@ -53,7 +53,8 @@ struct vm_info { /* pointers live as long as the sandbox */
 		*ssh_host; /* what the user's ssh calls it; NULL: ssh has no configuration for it */
 	unsigned vmid;     /* 0: not on a server */
 	const char *server, *console; /* NULL: not on a server. console: a URL */
-	const char *start;            /* "warm", "cold"; NULL: the driver knows no difference */
+	const char *zone;  /* of the server's networks, the sandbox's own; NULL: it has none */
+	const char *start; /* "warm", "cold"; NULL: the driver knows no difference */
 	const char *cold_reason; /* why it could not start from a template; NULL: none to tell */
 	const char *lack;        /* what this host could not give it, and why; NULL: it has all */
 	char error[512];         /* why it is dead; "" otherwise */

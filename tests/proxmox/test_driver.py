@@ -161,6 +161,22 @@ def test_doctor_cuts_nothing_off_in_a_terminal(clean: PveServer) -> None:
         home.close()
 
 
+@pytest.mark.parametrize("tags", [[], ["evals", "of_kim"]])
+def test_an_instance_chooses_the_tags(clean: PveServer, tags: list[str]) -> None:
+    """The older plugin's cleanup deletes all VMs with the tag that ours have otherwise."""
+    other = PveHome(instance(clean, tags=tags))
+    try:
+        sandbox = other.up(spec(vms=[vm("web")]))
+        found = set(vms_of(clean, sandbox)["web"]["config"]["tags"].split(";"))
+        assert "inspect" not in found
+        assert found >= set(tags)
+        other.ok("rm", sandbox)
+        other.use(instance(clean, tags=["Not A Tag"]))
+        assert "tags[0]" in other.fails("up", other.spec(spec(vms=[vm("web")])))
+    finally:
+        other.close()
+
+
 def test_a_vm_is_what_the_spec_says(home: PveHome, clean: PveServer) -> None:
     sandbox = home.up(
         spec(

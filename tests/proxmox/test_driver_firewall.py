@@ -12,7 +12,13 @@ from server import PveServer
 from driver import SPEC, TEMPLATE, PveHome, add_template, instance, left
 
 SCALE = 0.1
-PRIVATE = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16"
+PRIVATE = [  # and metadata services
+    ("DROP", "fd00:ec2::254"),
+    (
+        "DROP",
+        "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16,168.63.129.16",
+    ),
+]
 # A rule that a user has given the template: it would open every sandbox.
 OPEN = {"type": "out", "action": "ACCEPT", "enable": 1, "comment": "the template's"}
 
@@ -93,7 +99,7 @@ def test_the_first_rule_that_fits_decides(home: PveHome, clean: PveServer) -> No
     firewall = firewall_of(clean, sandbox)
     dns = Client(clean).get(f"/nodes/{clean.node}/dns")["dns1"]
     names = [("ACCEPT", dns, "udp", "53"), ("ACCEPT", dns, "tcp", "53")]
-    assert shown(firewall["rules"]) == [*NETWORKS, *names, ("DROP", PRIVATE), TEMPLATES]
+    assert shown(firewall["rules"]) == [*NETWORKS, *names, *PRIVATE, TEMPLATES]
     assert firewall["options"]["enable"] == 1
     assert firewall["options"]["policy_out"] == "ACCEPT"
     home.ok("rm", sandbox)
@@ -112,7 +118,7 @@ def test_names_where_guests_cannot_ask_whom_the_node_asks(
             ("ACCEPT", f"10.98.{i}.1", proto, "53") for i in range(2) for proto in ("udp", "tcp")
         ]
         firewall = firewall_of(clean, sandbox)
-        assert shown(firewall["rules"]) == [*names, *NETWORKS, ("DROP", PRIVATE), TEMPLATES]
+        assert shown(firewall["rules"]) == [*names, *NETWORKS, *PRIVATE, TEMPLATES]
         home.ok("rm", sandbox)
     finally:
         clean.control("node", node=clean.node, dns="192.0.2.1")
@@ -141,7 +147,7 @@ def test_the_rules_are_there_before_the_vm_starts(home: PveHome, clean: PveServe
     sandbox = home.up(closed(snat=True))
     calls = [(e["method"], e["path"].rsplit("/", 2)[-2:]) for e in clean.log()]
     start = calls.index(("POST", ["status", "start"]))
-    assert calls[:start].count(("POST", ["firewall", "rules"])) == 7
+    assert calls[:start].count(("POST", ["firewall", "rules"])) == 8
     assert ("PUT", ["firewall", "options"]) in calls[:start]
     assert not [c for c in calls[start:] if "firewall" in c[1]]
     home.ok("rm", sandbox)

@@ -199,12 +199,19 @@ async def test_the_log_says_where_a_sample_was(
     shop: PveServer, anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = ProxmoxSandboxEnvironmentConfig(vms_config=(vm("one"),))
-    with caplog.at_level("INFO", "inspect_moat"):
-        made = await ProxmoxSandboxEnvironment.sample_init("task", config, {})
+    made = await ProxmoxSandboxEnvironment.sample_init("task", config, {})
     one = made["one"].as_type(ProxmoxSandboxEnvironment)
+    zones = shop.state()["zones"]
     await ProxmoxSandboxEnvironment.sample_cleanup("task", config, made, False)
-    said = f"sandbox {one.sandbox_id} is on the server default: VMs {{'one': {one.vm_id}}}"
-    assert said in [record.getMessage() for record in caplog.records]
+    given = shop.environment()
+    where = f"host={given['PROXMOX_HOST']} port={given['PROXMOX_PORT']} node={shop.node}"
+    said = (
+        f"sandbox {one.sandbox_id} is on the server default of the pool default: "
+        f"{where} VMs {{'one': {one.vm_id}}}"
+    )
+    assert ("INFO", said) in [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert one.sdn_zone_id in zones
+    assert one.os_type == "l26"
 
 
 async def test_a_pool_that_is_not_there(shop: PveServer, anyio_backend: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from logging import getLogger
+from logging import INFO, NOTSET, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from ._client import Connection
-from ._config import MoatSandboxEnvironmentConfig, SandboxConfig, describe
+from ._config import MoatSandboxEnvironmentConfig, OsType, SandboxConfig, describe
 from ._errors import MoatError
 from ._proxmox_config import (
     SANDBOXES_IF_UNKNOWN,
@@ -45,6 +45,11 @@ from ._vagrant_config import VagrantSandboxEnvironmentConfig
 from ._wire import Message
 
 logger = getLogger(__name__)
+# Where that plugin says which server a sample was on. Inspect's log has what is said at this level;
+# of packages other than its own it asks for warnings only, unless they say otherwise.
+proxmox_logger = getLogger("proxmoxsandbox._proxmox_sandbox_environment")
+if (package := getLogger("proxmoxsandbox")).level == NOTSET:
+    package.setLevel(INFO)
 
 WINDOWS_USER = "SYSTEM"
 CACHE_DIR = "INSPECT_SANDBOX_CACHE_DIR"  # of Vagrant sandboxes
@@ -98,6 +103,8 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         vm_id: the number of the VM on its server.
         all_vm_ids: those of all VMs of the sandbox.
         instance: the server, and pool_id: the pool that it is of.
+        os_type: the kind of system, as the configuration names it.
+        sdn_zone_id: the zone of the sandbox's networks; None if it has none of its own.
     """
 
     provider = "proxmox"
@@ -107,8 +114,10 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     all_vm_ids: tuple[int, ...]
     instance: ProxmoxInstanceConfig | None
     pool_id: str
+    os_type: OsType | None
+    sdn_zone_id: str | None
     # what code for that plugin logs and traces with
-    logger = logger
+    logger = proxmox_logger
     TRACE_NAME = "proxmox_sandbox_environment"
 
     start_directory = "/"  # that plugin's commands and files started where the agent was
@@ -169,15 +178,23 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         environments = super()._environments(connection, sandbox_id, usable, config)
         ids = {vm["name"]: int(vm["vmid"]) for vm in vms}
         windows = {vm["name"] for vm in vms if vm["user"] == WINDOWS_USER}
-        logger.info("sandbox %s is on the server %s: VMs %s", sandbox_id, vms[0]["server"], ids)
         servers = {server.instance_id: server for server in instances_for(config)}
+        server = servers.get(vms[0]["server"])
+        where = f"host={server.host} port={server.port} node={server.node}" if server else ""
+        proxmox_logger.info(
+            "sandbox %s is on the server %s of the pool %s: %s VMs %s",
+            *(sandbox_id, vms[0]["server"], config.instance_pool_id, where, ids),
+        )
+        kinds = dict(zip(config.vm_names(), config.vms_config, strict=True))
         for environment in environments.values():
             assert isinstance(environment, ProxmoxSandboxEnvironment)
             if environment.vm_name in windows:
                 environment.start_directory = ""
             environment.vm_id = ids[environment.vm_name]
             environment.all_vm_ids = tuple(ids.values())
-            environment.instance = servers.get(vms[0]["server"])
+            environment.instance = server
+            environment.os_type = kinds[environment.vm_name].os_type
+            environment.sdn_zone_id = vms[0].get("zone")
             environment.pool_id = config.instance_pool_id
         return environments
 

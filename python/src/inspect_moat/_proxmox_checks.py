@@ -15,6 +15,7 @@ from pydantic import BaseModel
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 DNS_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
 _NAME_MAX = 63
+_NETWORKS_MAX = 10
 
 _MAC_FORMS = (
     re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}"),
@@ -88,9 +89,47 @@ def _check_names(names: Sequence[str], vms: Sequence[Vm]) -> None:
         if key in seen:
             raise ValueError(
                 f"vms_config[{index}].name: Duplicate VM name {name!r} at "
-                f"vms_config[{seen[key]}] and vms_config[{index}]"
+                f"vms_config[{seen[key]}] and vms_config[{index}]: "
+                "sandbox() finds a VM by its name, so give one of them another"
             )
         seen[key] = index
+
+
+def check_networks(has_dhcp: bool, ranges: Sequence[int]) -> None:
+    """Refuse networks whose settings for DHCP contradict each other.
+
+    Args:
+        has_dhcp: whether the server is to give addresses away.
+        ranges: how many ranges of addresses each network has for that.
+
+    Raises:
+        ValueError: the text says what to write instead.
+    """
+    if len(ranges) > _NETWORKS_MAX:
+        raise ValueError(f"sdn_config: {len(ranges)} vnets, there may be {_NETWORKS_MAX}")
+    if has_dhcp and not any(ranges):
+        raise ValueError(
+            "sdn_config: no subnet has dhcp_ranges, which use_pve_ipam_dnsnmasq=True needs; "
+            "give one some, or set use_pve_ipam_dnsnmasq=False"
+        )
+    if not has_dhcp and any(ranges):
+        raise ValueError(
+            "sdn_config: there are dhcp_ranges, which use_pve_ipam_dnsnmasq=False has no use for; "
+            "leave them out, or set use_pve_ipam_dnsnmasq=True"
+        )
+
+
+def check_os_type(index: int, os_type: str | None) -> None:
+    """Refuse a kind of system for a VM whose source has its own.
+
+    Raises:
+        ValueError: it is not the one of all built-in systems.
+    """
+    if os_type != "l26":
+        raise ValueError(
+            f"vms_config[{index}].os_type: {os_type!r} is not what built_in systems are; "
+            "leave it out, or take an ova or existing_vm_template_tag"
+        )
 
 
 def _check_dependencies(names: Sequence[str], vms: Sequence[Vm]) -> None:

@@ -30,7 +30,14 @@ from typing_extensions import override
 
 from ._config import BuiltIn, CloudInit, OsType, SandboxConfig, with_absolute_paths, with_none
 from ._inspect_private import PrerequisiteError
-from ._proxmox_checks import check_one_source, check_vm_name, check_vms, normal_mac
+from ._proxmox_checks import (
+    check_networks,
+    check_one_source,
+    check_os_type,
+    check_vm_name,
+    check_vms,
+    normal_mac,
+)
 from ._relative_paths import Locate, locate_setting
 
 DEFAULT_PORT = 8006
@@ -221,6 +228,7 @@ class ProxmoxInstanceConfig(_ProxmoxModel):
         default_factory=lambda: os.environ.get("PROXMOX_IMAGE_STORAGE", "local-lvm")
     )
     extra_headers: tuple[HttpHeader, ...] = ()
+    tags: tuple[str, ...] | None = None
 
 
 class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel, SandboxConfig):
@@ -272,6 +280,13 @@ class ProxmoxSandboxEnvironmentConfig(_ProxmoxModel, SandboxConfig):
 
     @override
     def to_spec(self, locate: Locate = os.path.abspath) -> dict[str, Any]:
+        for index, vm in enumerate(self.vms_config):
+            if vm.vm_source_config.built_in is not None:
+                check_os_type(index, vm.os_type)
+        if isinstance(self.sdn_config, SdnConfig):
+            vnets = self.sdn_config.vnet_configs
+            ranges = [sum(len(subnet.dhcp_ranges) for subnet in vnet.subnets) for vnet in vnets]
+            check_networks(self.sdn_config.use_pve_ipam_dnsnmasq, ranges)
         named = zip(self.vm_names(), self.vms_config, strict=True)
         spec: dict[str, Any] = {
             "driver": "proxmox",

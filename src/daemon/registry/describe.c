@@ -43,6 +43,8 @@ static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, uns
 		json_object_set_new(j, "server", json_text(info.server));
 		json_object_set_new(j, "vmid", json_integer(info.vmid));
 		json_object_set_new(j, "console", json_text(info.console ? info.console : ""));
+		if (info.zone)
+			json_object_set_new(j, "zone", json_text(info.zone));
 	}
 	return j;
 }

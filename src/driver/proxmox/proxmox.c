@@ -372,6 +372,7 @@ static void describe(struct driver_sandbox *sandbox, unsigned i, struct vm_info 
 		.link = vm->guest ? guest_link_name(vm->guest) : "",
 		.console = vm->console_url,
 		.server = vm->sandbox->inst->id,
+		.zone = vm->sandbox->zone[0] ? vm->sandbox->zone : NULL,
 		.vmid = vm->vmid};
 	if (vm->state == VM_STARTING && !vm->spec->is_sandbox)
 		ret->state = VM_RUNNING;

@@ -3,12 +3,27 @@
 `inspect_moat.save_snapshot` and `restore_snapshot` do the same for all VMs of a sandbox, by name.
 """
 
-from inspect_ai.tool import Tool, ToolError, tool
-from inspect_ai.util import sandbox, store
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import includes
+from inspect_ai.solver import basic_agent
+from inspect_ai.tool import Tool, ToolError, bash, tool
+from inspect_ai.util import SandboxEnvironmentSpec, sandbox, store
 
 from inspect_moat._errors import LimitError
 
-from .._proxmox_sandbox_environment import ProxmoxSandboxEnvironment
+from .._proxmox_sandbox_environment import (
+    ProxmoxSandboxEnvironment,
+    ProxmoxSandboxEnvironmentConfig,
+)
+
+example_dataset = [
+    Sample(
+        input="Save your machine, make the file /trace, go back, and look whether it is there. "
+        "Submit 42.",
+        target="42",
+    )
+]
 
 LAST_NUMBER = "current_snapshot_id"  # in Inspect's store, where a scorer may look
 
@@ -61,3 +76,16 @@ def rollback_to_snapshot() -> Tool:
         return True
 
     return execute
+
+
+@task
+def try_snapshots() -> Task:
+    """A model that saves its VM and goes back."""
+    return Task(
+        dataset=example_dataset,
+        solver=basic_agent(
+            tools=[bash(), create_snapshot(), rollback_to_snapshot()], message_limit=20
+        ),
+        scorer=includes(),
+        sandbox=SandboxEnvironmentSpec("proxmox", ProxmoxSandboxEnvironmentConfig()),
+    )

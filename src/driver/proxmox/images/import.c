@@ -381,11 +381,13 @@ static int first_boot(struct build *u, const struct op *op, struct err *e)
 static int seal(struct build *u, const struct op *op, struct err *e)
 {
 	json_t *params;
-	char tags[192], text[256], id[16];
+	char tags[320], text[256], id[16];
 	struct pve_once once = {.node = u->b->inst->node, .type = "qmtemplate", .id = id};
 
 	snprintf(id, sizeof(id), "%u", u->vmid);
-	snprintf(tags, sizeof(tags), "inspect;moat-template;%s;%s", u->im->tag, u->b->stamp);
+	/* As long as it is no template yet, it is a VM like others on the instance. */
+	snprintf(tags, sizeof(tags), "%.80s%smoat-template;%s;%s", u->b->inst->tags,
+		*u->b->inst->tags ? ";" : "", u->im->tag, u->b->stamp);
 	snprintf(text, sizeof(text), "A template of moat (%s). %s", u->im->filename, u->b->stamp);
 	params = json_pack("{s:s, s:s}", "tags", tags, "description", text);
 	if (params && u->im->user_data)

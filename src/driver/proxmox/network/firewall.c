@@ -13,8 +13,12 @@
 #include "util/auto.h"
 #include "util/json.h"
 
-/* Other sandboxes, the node and its neighbours have addresses in these. */
-#define PRIVATE_NETWORKS "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16"
+/* Other sandboxes, the node and its neighbours have addresses in these. The last one is Azure's
+ * host; the metadata services of other clouds are in the networks before it. */
+#define PRIVATE_NETWORKS                                                                           \
+	"10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16,168.63.129.16"
+/* Amazon's metadata service; a list of the firewall has addresses of one family only. */
+#define METADATA_IPV6 "fd00:ec2::254"
 enum { RULE_TRIES = 4 };
 
 int pve_firewall_find(struct pve_sandbox *b, const struct op *op, struct err *e)
@@ -107,7 +111,7 @@ static void add_subnet(struct firewall *f, const struct subnet_spec *s)
 
 static int plan(const struct pve_sandbox *b, struct firewall *ret, struct err *e)
 {
-	size_t most = 3; /* DNS over UDP and over TCP, and the last rule */
+	size_t most = 4; /* DNS over UDP and over TCP, and the last two rules */
 
 	for (size_t i = 0; i < b->n_vnets; i++)
 		most += 4 * b->vnets[i].n_subnets;
@@ -128,6 +132,8 @@ static int plan(const struct pve_sandbox *b, struct firewall *ret, struct err *e
 		add_dns(ret, b->dns, "udp");
 		add_dns(ret, b->dns, "tcp");
 	}
+	if (ret->out)
+		add_rule(ret, "DROP")->dest = METADATA_IPV6;
 	/* The last rule drops all private networks or, without egress, all that is left. A
 	 * policy would not do: below our rules, a clone has those of its template. */
 	add_rule(ret, "DROP")->dest = ret->out ? PRIVATE_NETWORKS : NULL;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "driver/proxmox/site/sandbox.h"
+#include "driver/proxmox/spec/args.h"
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/json.h"
@@ -18,18 +19,47 @@
 #include "util/str.h"
 #include "util/strv.h"
 
-enum { INSTANCES_MAX = 256, FILE_MAX = 4 * 1024 * 1024, DEFAULT_PORT = 8006 };
+enum { INSTANCES_MAX = 256, FILE_MAX = 4 * 1024 * 1024, DEFAULT_PORT = 8006, TAGS_MAX = 512 };
 #define SAVE_SECONDS 60.0
 
 struct given_inst { /* an instance as a client writes it */
 	const char *id, *pool, *host, *user, *realm, *password, *token, *node, *fingerprint;
 	const char *image_storage, *iso_storage, *import_storage;
+	char tags[TAGS_MAX];
 	int port, verify, max;
 	json_t *headers;
 };
 
+/* tags: a list of them; without one, what the older plugin's VMs have, too. */
+static int read_tags(const json_t *tags, const char *what, char ret[TAGS_MAX], struct err *e)
+{
+	const json_t *one;
+	size_t i;
+
+	snprintf(ret, TAGS_MAX, "%s", tags ? "" : "inspect");
+	if (tags && !json_is_array(tags))
+		return err_set(e, ERR_INVALID, "%s: tags is not a list", what);
+	json_array_foreach(tags, i, one) {
+		const char *text = json_string_value(one);
+		char tag[128];
+		size_t len = strlen(ret);
+
+		if (text)
+			pve_tag_text(text, tag);
+		if (!text || !*text || strcmp(text, tag) != 0)
+			return err_set(e, ERR_INVALID,
+				"%s: tags[%zu] is no tag of lower-case letters, digits, _ and -",
+				what, i);
+		if (len + 1 + strlen(tag) >= TAGS_MAX)
+			return err_set(e, ERR_INVALID, "%s: tags are too long", what);
+		snprintf(ret + len, TAGS_MAX - len, "%s%s", len ? ";" : "", tag);
+	}
+	return 0;
+}
+
 static int read_inst(json_t *j, size_t i, struct given_inst *given, struct err *e)
 {
+	const json_t *tags = NULL;
 	char what[64];
 
 	*given = (struct given_inst){.id = "default",
@@ -43,14 +73,15 @@ static int read_inst(json_t *j, size_t i, struct given_inst *given, struct err *
 	snprintf(what, sizeof(what), "access.instances[%zu]", i);
 	if (json_get(j, what, e,
 		    "{s?s, s?s, s:s, s?i, s?s, s?s, s?s, s?s, s?s, s?b, s?s, s?s, s?s, s?s, s?i, "
-		    "s?o *}",
+		    "s?o, s?o *}",
 		    "instance_id", &given->id, "pool_id", &given->pool, "host", &given->host,
 		    "port", &given->port, "user", &given->user, "user_realm", &given->realm,
 		    "password", &given->password, "token", &given->token, "node", &given->node,
 		    "verify_tls", &given->verify, "fingerprint", &given->fingerprint,
 		    "image_storage", &given->image_storage, "iso_storage", &given->iso_storage,
 		    "import_storage", &given->import_storage, "max_sandboxes", &given->max,
-		    "extra_headers", &given->headers) < 0)
+		    "extra_headers", &given->headers, "tags", &tags) < 0 ||
+		read_tags(tags, what, given->tags, e) < 0)
 		return -1;
 	if (given->port < 1 || given->port > 65535 || given->max < 0)
 		return err_set(e, ERR_INVALID, "%s: port or max_sandboxes out of range", what);
@@ -183,7 +214,7 @@ static json_t *without_nulls(const json_t *j)
 static json_t *site_part(const json_t *j)
 {
 	static const char *const own[] = {"instance_id", "pool_id", "node", "image_storage",
-		"iso_storage", "import_storage", "max_sandboxes"};
+		"iso_storage", "import_storage", "max_sandboxes", "tags"};
 	json_t *copy = json_deep_copy(j);
 
 	for (size_t i = 0; i < ARRAY_LEN(own); i++)
@@ -210,7 +241,8 @@ static int inst_new(
 	if (!inst)
 		return err_oom(e);
 	inst->site = site;
-	if (str_dup(given->id, &inst->id, e) < 0 || str_dup(given->node, &inst->node, e) < 0 ||
+	if (str_dup(given->tags, &inst->tags, e) < 0 || str_dup(given->id, &inst->id, e) < 0 ||
+		str_dup(given->node, &inst->node, e) < 0 ||
 		str_dup(given->pool, &inst->pool, e) < 0 ||
 		str_dup(given->image_storage, &inst->image_storage, e) < 0 ||
 		copy_str(given->iso_storage, &inst->iso_storage, e) < 0 ||
@@ -241,7 +273,7 @@ static int enter_inst_locked(
 		if (inst->site == site && same(inst->node, w.node) && same(inst->pool, w.pool) &&
 			same(inst->id, w.id) && same(inst->image_storage, w.image_storage) &&
 			same(inst->iso_storage, w.iso_storage) &&
-			same(inst->import_storage, w.import_storage))
+			same(inst->import_storage, w.import_storage) && same(inst->tags, w.tags))
 			break;
 	if (!inst) {
 		if (inst_new(&w, site, &inst, e) < 0)

@@ -60,6 +60,7 @@ void pve_inst_free(struct pve_inst *i)
 	free(i->image_storage);
 	free(i->iso_storage);
 	free(i->import_storage);
+	free(i->tags);
 	free(i);
 }
 

@@ -49,6 +49,7 @@ struct pve_inst {
 	char *id, *pool, *node;
 	char *image_storage, *iso_storage,
 		*import_storage; /* the last two may be NULL: then node.h chooses */
+	char *tags;              /* of VMs, besides their stamp: "a;b" */
 	unsigned max_sandboxes;  /* 0: as memory allows */
 	struct pve_site *site;
 

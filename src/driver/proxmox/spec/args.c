@@ -180,7 +180,7 @@ static int set_tags(json_t *j, const struct pve_vm_plan *p, struct err *e)
 	auto_buf struct buf b = {0};
 	auto_free char *text = NULL;
 
-	if (buf_printf(&b, e, "inspect;%s", p->stamp) < 0)
+	if (buf_printf(&b, e, "%s%s%s", p->tags, *p->tags ? ";" : "", p->stamp) < 0)
 		return -1;
 	while (old && *old && p->spec->source.kind == SPEC_SOURCE_TEMPLATE_TAG) {
 		size_t len = strcspn(old, ";, ");

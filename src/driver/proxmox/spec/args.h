@@ -16,6 +16,7 @@ struct pve_vnet {
 /* The settings of a cloned VM, for PUT config. */
 struct pve_vm_plan {
 	const struct vm_spec *spec;
+	const char *tags; /* that all VMs of the instance have, "a;b" */
 	const char *stamp, *description;
 	const json_t *template_config; /* what the clone begins with */
 	const char *const *bridges;    /* for each NIC */

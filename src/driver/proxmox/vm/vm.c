@@ -122,6 +122,7 @@ static int put_settings(
 	auto_free char *text = NULL;
 	json_t *params = NULL;
 	struct pve_vm_plan plan = {.spec = vm->spec,
+		.tags = b->inst->tags,
 		.stamp = b->stamp,
 		.template_config = vm->template_config,
 		.bridges = bridges,

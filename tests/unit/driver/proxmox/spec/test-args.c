@@ -40,6 +40,7 @@ static void settings(void)
 		"net5", "virtio,bridge=vmbr1", "tags", "old;inspect", "scsi0", "x:y,size=2G");
 	auto_json json_t *j = NULL;
 	struct pve_vm_plan p = {.spec = &s->vms[0],
+		.tags = "inspect",
 		.stamp = "moat-1-2",
 		.description = "d",
 		.template_config = before,
@@ -74,6 +75,7 @@ static void templates(void)
 		"tags", "inspect;moat-1-9;win;lab", "ostype", "win11");
 	auto_json json_t *j = NULL;
 	struct pve_vm_plan p = {.spec = &s->vms[0],
+		.tags = "inspect",
 		.stamp = "moat-1-2",
 		.description = "d",
 		.template_config = before,
