@@ -2,11 +2,12 @@
 BUILD := build
 VENV := .venv
 PREFIX ?= /usr/local
+ARCH ?= $(shell uname -m)
 BENCH ?= exec,files,memory,inspect
 SECONDS_EACH ?= 60
 MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
 
-.PHONY: all deps demo check test bench fuzz install uninstall clean
+.PHONY: all deps demo check test bench fuzz install uninstall deb sdist wheel clean
 
 all: deps
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) | grep -E 'WARNING|ERROR' || test -f $(BUILD)/build.ninja
@@ -31,7 +32,7 @@ check:
 
 # Everything; prints "N passed, N failed" at the end.
 test:
-	@tools/install-deps build run image test
+	@tools/install-deps build run image test deb
 	@tests/run
 
 bench: all $(VENV)/installed
@@ -50,5 +51,19 @@ install: all
 uninstall:
 	@ninja -C $(BUILD) uninstall
 
+# Packages for others, into dist/.
+deb:
+	@tools/install-deps build deb
+	@tools/make-deb build-deb
+	@mkdir -p dist && mv build-deb/*.deb dist/ && ls dist/*.deb
+
+sdist: $(VENV)/installed
+	@cd python && $(CURDIR)/$(VENV)/bin/python -c 'import hatchling.build as b; b.build_sdist("../dist")' && ls ../dist/*.tar.gz
+
+# For other machines, and so with libraries of its own: the first time takes long.
+wheel:
+	@tools/install-deps wheel
+	@tools/wheel/build.sh $(ARCH)
+
 clean:
-	@rm -rf $(BUILD) build-* $(VENV)
+	@rm -rf $(BUILD) build-* $(VENV) dist
