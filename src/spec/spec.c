@@ -116,6 +116,14 @@ bool spec_waits_for(const struct sandbox_spec *s, size_t a, size_t b)
 	return false;
 }
 
+bool spec_is_waited_for(const struct sandbox_spec *s, size_t vm)
+{
+	for (size_t i = 0; i < s->n_vms; i++)
+		if (i != vm && spec_waits_for(s, i, vm))
+			return true;
+	return false;
+}
+
 static bool can_start(const struct sandbox_spec *s, size_t vm, const bool *started)
 {
 	for (size_t other = 0; other < s->n_vms; other++)

@@ -201,6 +201,8 @@ const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *nam
 const struct vm_spec *spec_default_vm(const struct sandbox_spec *s);
 /* Whether vms[a] may start only when vms[b] is ready: by depends_on or by await_before_next_vm. */
 bool spec_waits_for(const struct sandbox_spec *s, size_t a, size_t b);
+/* Whether any VM waits for vms[vm]. */
+bool spec_is_waited_for(const struct sandbox_spec *s, size_t vm);
 /*
  * The order in which to start the VMs: as listed, but each after those it waits for. order has
  * room for n_vms indices.

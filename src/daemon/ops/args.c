@@ -3,8 +3,24 @@
 #include <string.h>
 
 #include "util/auto.h"
+#include "util/str.h"
 
 enum { LABELS_MAX = 64, LABEL_TEXT_MAX = 1024 };
+
+int find_vm(const struct sandbox *sb, const char *name, unsigned *ret, struct err *e)
+{
+	const struct vm_spec *vm = name ? spec_find_vm(sb->spec, name) : spec_default_vm(sb->spec);
+	char safe[80];
+
+	if (!vm) {
+		str_escape(name, strlen(name), safe, sizeof(safe));
+		return err_set(e, ERR_NOT_FOUND,
+			"sandbox %s has no VM \"%s\"; see what there is: moat ls %s", sb->id, safe,
+			sb->id);
+	}
+	*ret = (unsigned)(vm - sb->spec->vms);
+	return 0;
+}
 
 int check_labels(json_t *labels, struct err *e)
 {

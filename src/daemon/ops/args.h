@@ -3,6 +3,8 @@
 
 #include "daemon/request.h"
 
+/* The number of the sandbox's VM of that name; name NULL: of the default VM. */
+int find_vm(const struct sandbox *sb, const char *name, unsigned *ret, struct err *e);
 /* Labels as they come from a client. */
 int check_labels(json_t *labels, struct err *e);
 /* Reads and checks the spec of a client: everything that can be refused before anything is made. */

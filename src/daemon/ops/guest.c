@@ -4,6 +4,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "daemon/ops/args.h"
 #include "daemon/request.h"
 #include "proto/proto.h"
 #include "util/auto.h"
@@ -27,21 +28,6 @@ struct visit {
 struct where {
 	const char *sandbox, *vm, *user, *cwd, *path;
 };
-
-static int find_vm(struct sandbox *sb, const char *name, unsigned *ret, struct err *e)
-{
-	const struct vm_spec *vm = name ? spec_find_vm(sb->spec, name) : spec_default_vm(sb->spec);
-	char safe[80];
-
-	if (!vm) {
-		str_escape(name, strlen(name), safe, sizeof(safe));
-		return err_set(e, ERR_NOT_FOUND,
-			"sandbox %s has no VM \"%s\"; see what there is: moat ls %s", sb->id, safe,
-			sb->id);
-	}
-	*ret = (unsigned)(vm - sb->spec->vms);
-	return 0;
-}
 
 static int visit_begin(struct request *rq, const struct where *w, struct visit *v, struct err *e)
 {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/ops/args.h"
 #include "daemon/request.h"
 #include "wire/wire.h"
 #include "util/auto.h"
@@ -15,20 +16,12 @@
 static int borrow_vm(struct request *rq, const char *sandbox, const char *name, struct borrower *b,
 	unsigned *ret_vm, struct err *e)
 {
-	const struct vm_spec *vm;
-
 	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
 		return -1;
-	vm = name ? spec_find_vm(b->sb->spec, name) : spec_default_vm(b->sb->spec);
-	if (!vm) {
-		err_set(e, ERR_NOT_FOUND,
-			"sandbox %s has no VM of that name; see what there is: moat ls %s",
-			b->sb->id, b->sb->id);
-		registry_return(rq->daemon->registry, b);
-		return -1;
-	}
-	*ret_vm = (unsigned)(vm - b->sb->spec->vms);
-	return 0;
+	if (find_vm(b->sb, name, ret_vm, e) == 0)
+		return 0;
+	registry_return(rq->daemon->registry, b);
+	return -1;
 }
 
 int handle_screenshot(struct request *rq, json_t **ret, struct err *e)

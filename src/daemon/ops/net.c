@@ -1,6 +1,7 @@
 /* Operations on a sandbox's networks: what they look like, ports on the host, captures. */
 #include <stddef.h>
 
+#include "daemon/ops/args.h"
 #include "daemon/request.h"
 #include "wire/wire.h"
 #include "util/json.h"
@@ -57,9 +58,9 @@ static int check_port(const char *what, int port, int min, struct err *e)
 int handle_net_forward(struct request *rq, json_t **ret, struct err *e)
 {
 	const char *sandbox, *name = NULL;
-	const struct vm_spec *vm;
 	int port, host_port = 0, rc;
 	struct borrower b;
+	unsigned vm;
 
 	if (json_get(rq->args, "args", e, "{s:s, s?s, s:i, s?i}", "sandbox", &sandbox, "vm", &name,
 		    "port", &port, "host_port", &host_port) < 0 ||
@@ -67,13 +68,10 @@ int handle_net_forward(struct request *rq, json_t **ret, struct err *e)
 		check_port("host_port", host_port, 0, e) < 0 ||
 		borrow_forwards(rq, sandbox, &b, e) < 0)
 		return -1;
-	vm = name ? spec_find_vm(b.sb->spec, name) : spec_default_vm(b.sb->spec);
-	rc = vm ? b.sb->driver->ops->net_forward(b.driven, &rq->op,
-			  (unsigned)(vm - b.sb->spec->vms), (unsigned)port, (unsigned)host_port,
-			  ret, e)
-		: err_set(e, ERR_NOT_FOUND,
-			  "sandbox %s has no VM of that name; see what there is: moat ls %s",
-			  b.sb->id, b.sb->id);
+	rc = find_vm(b.sb, name, &vm, e);
+	if (rc == 0)
+		rc = b.sb->driver->ops->net_forward(
+			b.driven, &rq->op, vm, (unsigned)port, (unsigned)host_port, ret, e);
 	registry_return(rq->daemon->registry, &b);
 	return rc;
 }

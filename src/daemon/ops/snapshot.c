@@ -30,11 +30,10 @@ struct named {
 	/* The one VM it is of. NULL: it is of all VMs. A driver that has snapshots of one VM does
 	 * not remove snapshots. */
 	const char *vm_name;
-	const struct vm_spec *vm;
-	unsigned at; /* the VM's index in the spec */
+	unsigned vm; /* its number */
 };
 
-static int find_vm(const struct sandbox *sb, struct named *n, struct err *e)
+static int find_named_vm(const struct sandbox *sb, struct named *n, struct err *e)
 {
 	if (!n->vm_name)
 		return 0;
@@ -42,13 +41,7 @@ static int find_vm(const struct sandbox *sb, struct named *n, struct err *e)
 		return err_set(e, ERR_UNSUPPORTED,
 			"the %s driver has only snapshots of all VMs together",
 			sb->driver->ops->name);
-	n->vm = spec_find_vm(sb->spec, n->vm_name);
-	if (!n->vm)
-		return err_set(e, ERR_NOT_FOUND,
-			"sandbox %s has no VM %s; see what there is: moat ls %s", sb->id,
-			n->vm_name, sb->id);
-	n->at = (unsigned)(n->vm - sb->spec->vms);
-	return 0;
+	return find_vm(sb, n->vm_name, &n->vm, e);
 }
 
 /* Reads the arguments of an operation on a snapshot, and borrows the sandbox. */
@@ -64,7 +57,7 @@ static int borrow_named(struct request *rq, struct borrower *b, struct named *n,
 		return err_set(e, ERR_INVALID, "a snapshot's name does not begin with a dot");
 	if (borrow(rq, id, b, e) < 0)
 		return -1;
-	if (find_vm(b->sb, n, e) == 0)
+	if (find_named_vm(b->sb, n, e) == 0)
 		return 0;
 	registry_return(rq->daemon->registry, b);
 	return -1;
@@ -89,8 +82,8 @@ int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
 	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
 	ops = b.sb->driver->ops;
-	rc = n.vm ? ops->snapshot_vm(b.driven, &rq->op, n.at, n.name, e)
-		  : ops->snapshot(b.driven, &rq->op, n.name, e);
+	rc = n.vm_name ? ops->snapshot_vm(b.driven, &rq->op, n.vm, n.name, e)
+		       : ops->snapshot(b.driven, &rq->op, n.name, e);
 	return give_back(rq, &b, rc, e);
 }
 
@@ -107,8 +100,8 @@ int handle_restore(struct request *rq, json_t **ret, struct err *e)
 	ops = b.sb->driver->ops;
 	rc = registry_seize(rq->daemon->registry, &b, e);
 	if (rc == 0)
-		rc = n.vm ? ops->restore_vm(b.driven, &rq->op, n.at, n.name, e)
-			  : ops->restore(b.driven, &rq->op, n.name, e);
+		rc = n.vm_name ? ops->restore_vm(b.driven, &rq->op, n.vm, n.name, e)
+			       : ops->restore(b.driven, &rq->op, n.name, e);
 	return give_back(rq, &b, rc, e);
 }
 

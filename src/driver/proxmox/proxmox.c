@@ -137,14 +137,6 @@ static int configure_all(struct making *m, const struct op *op, struct err *e)
 	return pve_parallel(op, m->b->n_vms, configure_other, m, e);
 }
 
-static bool others_wait_for(const struct sandbox_spec *spec, size_t vm)
-{
-	for (size_t i = 0; i < spec->n_vms; i++)
-		if (i != vm && spec_waits_for(spec, i, vm))
-			return true;
-	return false;
-}
-
 static int start_one(void *arg, size_t i, const struct op *op, struct err *e)
 {
 	struct making *m = arg;
@@ -158,7 +150,7 @@ static int start_one(void *arg, size_t i, const struct op *op, struct err *e)
 			return -1;
 	if (pve_vm_start(&b->vms[at], op, e) < 0)
 		return -1;
-	if ((b->vms[at].spec->is_sandbox || others_wait_for(b->spec, at)) &&
+	if ((b->vms[at].spec->is_sandbox || spec_is_waited_for(b->spec, at)) &&
 		pve_vm_wait_ready(&b->vms[at], op, e) < 0)
 		return -1;
 	if (write(b->vms[at].ready_fd, &one, sizeof(one)) < 0)

@@ -303,17 +303,6 @@ static int wait_seen(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return 0;
 }
 
-static bool others_wait_for(const struct sandbox_spec *spec, const struct vm_spec *vm)
-{
-	if (vm->await_before_next_vm)
-		return true;
-	for (size_t i = 0; i < spec->n_vms; i++)
-		for (size_t k = 0; k < spec->vms[i].n_depends_on; k++)
-			if (strcasecmp(spec->vms[i].depends_on[k], vm->name) == 0)
-				return true;
-	return false;
-}
-
 static int start_vm(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct err why;
@@ -343,7 +332,7 @@ int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *
 		op_progress(op, i, b->spec->n_vms, "starting %s", vm->spec->name);
 		if (start_vm(vm, op, e) < 0)
 			return err_wrap(e, "VM %s", vm->spec->name);
-		if (others_wait_for(b->spec, vm->spec) &&
+		if (spec_is_waited_for(b->spec, order[i]) &&
 			(wait_ready(vm, op, e) < 0 || wait_seen(vm, op, e) < 0))
 			return -1;
 	}
