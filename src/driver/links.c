@@ -261,3 +261,10 @@ const char *links_name(struct guest_links *links)
 
 	return links->current ? guest_link_name(links->current->guest) : "";
 }
+
+bool links_is_runner(struct guest_links *links)
+{
+	auto_unlock struct lock *held = lock_take(&links->mu);
+
+	return links->current && guest_has_runner(links->current->guest);
+}

@@ -63,3 +63,4 @@ void links_stand_still(struct guest_links *links, bool still);
 void *links_below(struct guest_links *links, const struct guest *g);
 /* How the current link works: "runner", "agent"; "": there is no link now. */
 const char *links_name(struct guest_links *links);
+bool links_is_runner(struct guest_links *links);

@@ -163,7 +163,7 @@ static json_t *list_runners(struct qemu_sandbox *b)
 	json_t *names = json_array();
 
 	for (size_t i = 0; i < b->n_vms; i++)
-		if (strcmp(links_name(&b->vms[i].links), "runner") == 0)
+		if (links_is_runner(&b->vms[i].links))
 			json_array_append_new(names, json_string(b->vms[i].spec->name));
 	return names;
 }
