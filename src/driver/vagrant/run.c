@@ -10,6 +10,7 @@
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/thread/lock.h"
+#include "util/system/guard.h"
 #include "util/system/proc.h"
 #include "util/str.h"
 
@@ -188,7 +189,7 @@ static int judge(struct child *c, int code, struct err *e)
 	text = buf_take_str(&c->complaint);
 	if (!text)
 		return err_oom(e);
-	if (code == 127 && strstr(text, "cannot run vagrant"))
+	if (code == GUARD_NOT_RUN)
 		return err_set(e, ERR_UNSUPPORTED,
 			"there is no vagrant in the PATH of whoever asked; see `moat doctor "
 			"vagrant`");

@@ -16,6 +16,7 @@
 #include "net/dns/asks.h"
 #include "util/auto.h"
 #include "util/system/confine.h"
+#include "util/system/proc.h"
 
 enum { SERVERS_MAX = 3, DNS_PORT = 53 }; /* as many as the host's own resolver uses */
 
@@ -130,5 +131,5 @@ void outside_main(pid_t holder, int sock, uid_t id)
 	close(sock); /* the holder fails to resolve names, or to begin */
 	while (waitpid(holder, &status, 0) < 0 && errno == EINTR)
 		;
-	_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+	_exit(proc_code_of(status));
 }

@@ -25,6 +25,7 @@
 
 #include "util/system/confine.h"
 #include "util/system/memory.h"
+#include "util/system/proc.h"
 #include "wire/tree.h"
 
 static int fail(const char *what)
@@ -71,12 +72,7 @@ static void exec_command(
 		_exit(128 + SIGKILL); /* the guard died before prctl */
 	execvp(file, argv);
 	fprintf(stderr, "moat: cannot run %s: %s\n", argv[0], strerror(errno));
-	_exit(127);
-}
-
-static int code_of(int status)
-{
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	_exit(GUARD_NOT_RUN);
 }
 
 /* Reaps all that have ended. Returns the command's exit code, or -1 while it runs. */
@@ -87,7 +83,7 @@ static int reap_until(pid_t command)
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		if (pid == command)
-			return code_of(status);
+			return proc_code_of(status);
 	return -1;
 }
 

@@ -198,7 +198,7 @@ int proc_start(const struct proc_req *req, struct proc *ret, struct err *e)
 	return start_with_input(req, req->in_fd, ret, e);
 }
 
-static int code_of(int status)
+int proc_code_of(int status)
 {
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -232,7 +232,7 @@ static int reap(struct proc *p)
 	if (p->lifeline >= 0)
 		close(p->lifeline);
 	*p = PROC_NONE;
-	return code_of(status);
+	return proc_code_of(status);
 }
 
 int proc_wait(const struct op *op, struct proc *p, int *ret_code, struct err *e)

@@ -58,6 +58,8 @@ int proc_small_env(struct strv *ret, struct err *e);
 int proc_start(const struct proc_req *req, struct proc *ret, struct err *e);
 /* Waits for the end; *ret_code as in proc_result. */
 int proc_wait(const struct op *op, struct proc *p, int *ret_code, struct err *e);
+/* The exit code that a status of waitpid(2) stands for, as in proc_result. */
+int proc_code_of(int status);
 /* With guard_gentle: sends SIGINT to the command's process group, as Ctrl-C in a terminal does. */
 void proc_interrupt(const struct proc *p);
 /* Has the process and all below it killed, and does not wait: the pidfd becomes readable when they

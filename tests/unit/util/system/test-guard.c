@@ -258,7 +258,7 @@ static void test_bad_command(void)
 	struct op op = op_for_cleanup(60);
 	struct err e;
 
-	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == 127);
+	OK(proc_run(&op, &req, &res, &e) == 0 && res.exit_code == GUARD_NOT_RUN);
 	OK(buf_add(&res.err, "", 1, &e) == 0 &&
 		strstr((char *)buf_data(&res.err), "cannot run moat-no-such-program: No such"));
 	OK(guard_main(2, (char *[]){(char *)"guard", (char *)"x", NULL}) == 2);
