@@ -183,8 +183,8 @@ static void tell_what_is_left(struct daemon *d)
 
 	if (journal_each_entry(d->journal, NULL, count_entry, &left, &e) == 0 && left)
 		log_msg(NULL, LOG_WARN,
-			"%u things of sandboxes could not be removed; the journal has them, and "
-			"the next daemon removes them",
+			"%u entries are left in the journal; the next daemon "
+			"reclaims them",
 			left);
 }
 

@@ -189,7 +189,7 @@ static void answer(struct request *rq, json_t *result, const struct err *failure
 		log_err(&rq->op, LOG_DEBUG, &e, "cannot answer");
 }
 
-static bool take_place(struct daemon *d, bool urgent)
+static bool take_slot(struct daemon *d, bool urgent)
 {
 	auto_unlock struct lock *held = lock_take(&d->mu);
 
@@ -199,7 +199,7 @@ static bool take_place(struct daemon *d, bool urgent)
 	return true;
 }
 
-static void give_place_back(struct daemon *d)
+static void give_slot_back(struct daemon *d)
 {
 	auto_unlock struct lock *held = lock_take(&d->mu);
 
@@ -231,7 +231,7 @@ static void request_main(void *arg)
 	} else {
 		answer(rq, result, NULL);
 	}
-	give_place_back(d);
+	give_slot_back(d);
 	session_request_ended(s, rq); /* from here on the session may be gone */
 	request_free(rq);
 }
@@ -266,10 +266,10 @@ static int put_first_input(struct request *rq, struct bytes blob, struct err *e)
 
 static int spawn_thread(struct request *rq, struct err *e)
 {
-	if (!take_place(rq->daemon, rq->handler->urgent))
+	if (!take_slot(rq->daemon, rq->handler->urgent))
 		return err_set(e, ERR_BUSY, "the daemon is running %d operations", THREADS_MAX);
 	if (worker_run(request_main, rq, e) < 0) {
-		give_place_back(rq->daemon);
+		give_slot_back(rq->daemon);
 		return -1;
 	}
 	return 0;

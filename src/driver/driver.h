@@ -48,7 +48,7 @@ struct vm_info { /* pointers live as long as the sandbox */
 	int pid;          /* of its process; 0: it has none on this machine */
 	/* A directory on this host that the backend's own tools know, and what they call the VM
 	 * there; NULL: there is none. */
-	const char *place, *known_as;
+	const char *backend_dir, *backend_name;
 	const char
 		*ssh_host; /* what the user's ssh calls it; NULL: ssh has no configuration for it */
 	unsigned vmid;     /* 0: not on a server */
@@ -110,7 +110,7 @@ struct driver_ops {
 		struct driver_sandbox **ret, struct err *e);
 	/*
 	 * For a driver whose spec does not say what VMs there are: the spec with the VMs that were
-	 * made. It becomes the caller's, and all VM numbers are places in it. Called once, after
+	 * made. It becomes the caller's, and a VM's number is its index in it. Called once, after
 	 * create. NULL: the spec stays as it was asked for.
 	 */
 	int (*final_spec)(struct driver_sandbox *b, struct sandbox_spec **ret, struct err *e);

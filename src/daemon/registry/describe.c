@@ -20,15 +20,16 @@ static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, uns
 
 	if (driven)
 		sb->driver->ops->describe(driven, i, &info);
+	/* "way", "place" and "known_as" are the names that clients know. */
 	j = json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:i, s:i, s:i, s:s, s:s}", "name", vm->name,
 		"state", states[info.state], "sandbox", vm->is_sandbox, "default",
 		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
 		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
 		info.accelerator, "way", info.link);
-	if (j && info.place)
-		json_object_set_new(j, "place", json_text(info.place));
-	if (j && info.known_as)
-		json_object_set_new(j, "known_as", json_text(info.known_as));
+	if (j && info.backend_dir)
+		json_object_set_new(j, "place", json_text(info.backend_dir));
+	if (j && info.backend_name)
+		json_object_set_new(j, "known_as", json_text(info.backend_name));
 	if (j && info.ssh_host)
 		json_object_set_new(j, "ssh_host", json_text(info.ssh_host));
 	if (j && info.start)

@@ -240,8 +240,8 @@ static void describe_op(struct driver_sandbox *sandbox, unsigned i, struct vm_in
 		.user = vm->user[0] ? vm->user : vm->ssh.user,
 		.accelerator = "",
 		.link = link,
-		.place = b->dir.root,
-		.known_as = vm->machine,
+		.backend_dir = b->dir.root,
+		.backend_name = vm->machine,
 		.ssh_host = vm->ssh.port ? vm->alias : NULL};
 	if (vm->state == VM_STARTING)
 		ret->state = VM_RUNNING; /* Vagrant says so; no command has run in it yet */

@@ -17,9 +17,9 @@
 #include "util/system/log.h"
 #include "util/thread/thread.h"
 
-#define ONE_THING_SECONDS 180.0
-#define PAUSE_LEAST       2.0
-#define PAUSE_MOST        60.0
+#define ENTRY_SECONDS 180.0
+#define PAUSE_LEAST   2.0
+#define PAUSE_MOST    60.0
 
 struct pass {
 	struct pve_driver *d;
@@ -65,10 +65,10 @@ static int ask_site(
 	return why && *why ? err_set(e, ERR_UNAVAILABLE, "%s", why) : 0;
 }
 
-static int clean_thing(void *arg, const struct journal_entry *t, struct err *e)
+static int clean_entry(void *arg, const struct journal_entry *t, struct err *e)
 {
 	struct pass *p = arg;
-	struct op op = op_within(&p->d->cleaner_op, ONE_THING_SECONDS);
+	struct op op = op_within(&p->d->cleaner_op, ENTRY_SECONDS);
 	struct err why;
 
 	if (strcmp(t->driver, PVE_NAME) != 0 || pve_entry_is_vm(t) != p->vms ||
@@ -113,7 +113,7 @@ static void clean_some(struct pass *p, bool vms)
 	struct err e;
 
 	p->vms = vms;
-	if (journal_each_entry(p->d->env->journal, NULL, clean_thing, p, &e) < 0 &&
+	if (journal_each_entry(p->d->env->journal, NULL, clean_entry, p, &e) < 0 &&
 		e.kind != ERR_CANCELLED)
 		log_err(&p->d->cleaner_op, LOG_ERROR, &e, "cleaning");
 }
