@@ -1,5 +1,5 @@
 /* proto.h - the numbers of the client protocol, which docs/protocol.md describes. The Python client
- * has the same numbers. */
+ * has the same numbers. Only constants. */
 #pragma once
 
 #define PROTO_VERSION 1 /* increase it when an older client would misunderstand the daemon */

@@ -1,4 +1,5 @@
-/* auto.h - cleanup by scope: auto_* variables release what they hold, take_* hands it on. Pure. */
+/* auto.h - cleanup by scope: auto_* variables release what they hold, take_* hands it on. Inline
+ * only; pure. */
 #pragma once
 
 #include <dirent.h>

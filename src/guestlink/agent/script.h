@@ -1,7 +1,8 @@
 /*
  * script.h - the shell scripts of scripts/, which the plain agent runs in a guest. Each script says
  * in its first lines what it takes and does. They need a POSIX shell and the usual tools; busybox
- * is enough. Values are passed as arguments, never as text of the script.
+ * is enough. Values are passed as arguments, never as text of the script. The build makes
+ * these strings of the files (tools/embed.py).
  */
 #pragma once
 
