@@ -58,14 +58,14 @@ static void check_kvm(const struct doctor *d)
 	doctor_say(d, "kvm", CHECK_WARN, detail, kvm.fix);
 }
 
+extern const char qemu_script_confined[]; /* confined.sh */
+
 /* Runs a script where a QEMU would run: it looks whether anything is left out there. */
 static void check_confinement(
 	const struct driver_env *env, const struct doctor *d, const struct op *op)
 {
 	enum { ALL_THERE, NO_NAMESPACES, HOST_FILES, NO_IDS };
-	const char *argv[] = {"sh", "-c",
-		"[ $$ = 1 ] || exit 1; [ ! -e /sys ] || exit 2; [ $(id -u) != 65534 ] || exit 3",
-		NULL};
+	const char *argv[] = {"sh", "-c", qemu_script_confined, NULL};
 	struct proc_req req = {
 		.argv = argv, .out_max = 4096, .guard = env->helper_path, .confine = "vm"};
 	auto_proc_result struct proc_result res = {0};

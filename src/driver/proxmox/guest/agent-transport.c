@@ -90,8 +90,7 @@ static int whole_command(const struct qga_exec *req, struct strv *ret, struct er
 	return strv_check(ret, e);
 }
 
-/* Starts a command that is too much for one call: a script with its arguments, and its input,
- * are put into files. */
+/* Starts a command that is too much for one call: its words and its input are put into files. */
 static int start_packed(struct pve_agent *a, const struct op *op, const struct strv *command,
 	struct bytes input, int64_t *ret_pid, struct err *e)
 {
@@ -104,7 +103,7 @@ static int start_packed(struct pve_agent *a, const struct op *op, const struct s
 	if (str_random_hex(RANDOM_BYTES, hex, e) < 0)
 		return -1;
 	snprintf(prefix, sizeof(prefix), "/tmp/moat-%s", hex);
-	if (buf_printf(&script, e, "rm -f %s.s; exec ", prefix) < 0 ||
+	if (buf_add_str(&script, "set -- ", e) < 0 ||
 		pve_quote(&script, (const char *const *)command->v, e) < 0 ||
 		buf_add_str(&script, "\n", e) < 0)
 		return -1;
