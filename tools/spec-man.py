@@ -110,7 +110,8 @@ def section(name: str, schema: dict[str, Any]) -> str:
     lines = [f".Ss {title(name)}"]
     if said := schema.get("description") or shape.get("description"):
         lines.append(text(said))
-    if others := [form for form in forms(schema) if form is not shape and form.get("type") != "null"]:
+    others = [form for form in forms(schema) if form is not shape and form.get("type") != "null"]
+    if others:
         lines.append(text(f"In place of an object: {value({'anyOf': others})}."))
     lines.append(".Bl -tag -width Ds")
     for member, about in shape["properties"].items():
@@ -133,7 +134,7 @@ def main() -> None:
     order = ["", "vm", "source", "nic", "healthcheck", "cloud_init", "networks", "vnet", "subnet"]
     rest = [name for name in shapes if name not in order]
     sections = [section(name, shapes[name]) for name in [*order, *rest]]
-    sys.stdout.write(HEAD.format(date=date[1]) + ".Sh MEMBERS\n" + "\n".join(sections) + "\n" + TAIL)
+    sys.stdout.write("\n".join([HEAD.format(date=date[1]) + ".Sh MEMBERS", *sections, TAIL]))
 
 
 if __name__ == "__main__":
