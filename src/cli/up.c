@@ -67,7 +67,9 @@ static void note_vms(struct cli *cli, const json_t *spec, const json_t *vms)
 
 		if (*lack)
 			cli_note(cli, "%s: %s", get_str(vm, "name"), lack);
-		if (*why && !json_is_false(json_object_get(json_array_get(asked, i), "warm")))
+		/* A VM that is no sandbox always boots. */
+		if (*why && json_is_true(json_object_get(vm, "sandbox")) &&
+			!json_is_false(json_object_get(json_array_get(asked, i), "warm")))
 			cli_note(cli, "%s did not start warm: %s", get_str(vm, "name"), why);
 	}
 }
