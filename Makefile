@@ -5,9 +5,10 @@ PREFIX ?= /usr/local
 ARCH ?= $(shell uname -m)
 BENCH ?= exec,files,memory,inspect
 SECONDS_EACH ?= 60
+RELEASES ?= bookworm trixie
 MOAT := $(CURDIR)/$(BUILD)/src/cli/moat
 
-.PHONY: all deps demo check test bench fuzz install uninstall deb sdist wheel clean
+.PHONY: all deps demo check test newcomer bench fuzz install uninstall deb sdist wheel clean
 
 all: deps
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) | grep -E 'WARNING|ERROR' || test -f $(BUILD)/build.ninja
@@ -38,6 +39,11 @@ test:
 bench: all $(VENV)/installed
 	@tools/install-deps run image
 	@MOAT_BIN=$(MOAT) $(VENV)/bin/python bench/run.py $(BENCH)
+
+# A new user on a fresh system, of RELEASES: takes a quarter of an hour each, and root.
+newcomer:
+	@tools/install-deps image
+	@tests/newcomer.py $(RELEASES)
 
 fuzz:
 	@tools/install-deps build test

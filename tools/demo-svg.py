@@ -151,7 +151,7 @@ def draw(lines: list[Line]) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" width="{width}" '
-        f'height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="A session with moat">\n'
+        f'height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="moat">\n'
         "<style>text{white-space:pre;font:"
         f"{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}}"
         "@keyframes show{from{opacity:0}to{opacity:0}}"

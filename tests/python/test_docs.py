@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from pages import PAGES, blocks
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Why blocks are left out, and how many there are. `make newcomer` runs those that need root and
 # the Internet.
 NEEDS = {
@@ -35,32 +32,6 @@ NEEDS = {
     "a Proxmox VE server": 1,
     "Vagrant": 1,
 }
-
-
-class Block(NamedTuple):
-    line: int
-    kind: str  # what it is of: "sh", "yaml"; "" if the page does not say
-    text: str
-
-    @property
-    def file(self) -> str:
-        name = re.match(r"# (\S+\.\w+)\n", self.text)
-        return name[1] if name else ""
-
-    @property
-    def needs(self) -> str:
-        why = re.match(r"# needs: (.*)\n", self.text)
-        return why[1] if why else ""
-
-    @property
-    def is_commands(self) -> bool:
-        return self.kind == "sh" and not self.text.startswith("#!")
-
-
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text()
-    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [Block(text.count("\n", 0, one.start()) + 1, one[1], one[2]) for one in found]
 
 
 @pytest.fixture(scope="module")
