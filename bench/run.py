@@ -87,6 +87,12 @@ def bench_inspect() -> None:
     run()
 
 
+def bench_images() -> None:
+    import images
+
+    images.run()
+
+
 def bench_net() -> None:
     from net import run
 
@@ -112,6 +118,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "files": bench_files,
     "memory": bench_memory,
     "start": bench_start,
+    "images": bench_images,
     "inspect": bench_inspect,
     "net": bench_net,
     "proxmox": bench_proxmox,
