@@ -29,6 +29,10 @@ RELEASES = {"bookworm": "12", "trixie": "13"}
 LACKS = {"a disk", "a Proxmox VE server", "Vagrant", "systemd", "a terminal"}
 HANDED_ON = ("PIP_", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
 
+# What is mounted below a root is not seen from here, and goes with the processes that mounted it:
+# whatever kills us, no file system of this machine can be in a root when that is removed.
+APART = ("unshare", "--mount", "--propagation", "private")
+
 # In namespaces of its own: the new root, with its own devices and processes, and without KVM.
 ENTER = """
 set -eu
@@ -76,11 +80,16 @@ class Newcomer:
         self.say(what, begun, done.returncode == 0)
         return done.returncode == 0
 
+    def remove_root(self) -> None:
+        subprocess.run(["rm", "-rf", "--one-file-system", self.root], check=True)
+
     def make_root(self) -> bool:
         """The system, and what this machine knows of mirrors."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        self.remove_root()
         options = ("--variant=minbase", f"--include={PACKAGES}", self.release)
-        if not self.run("a fresh root file system", "mmdebstrap", "-q", *options, self.root):
+        if not self.run(
+            "a fresh root file system", *APART, "mmdebstrap", "-q", *options, self.root
+        ):
             return False
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", self.root / "etc" / name)
@@ -118,7 +127,7 @@ class Newcomer:
         script.write_text("\n".join(["set -eux", *variables, commands]))
         login = ("setpriv", "--reuid", "1000", "--regid", "1000", "--init-groups", "--reset-env")
         inside = ("env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *login)
-        unshare = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
+        unshare = (*APART, "--pid", "--fork", "--kill-child")
         enter = (*unshare, "sh", "-c", ENTER, "enter", str(self.root))
         return self.run(what, *enter, *inside, "bash", "--login", "/home/new/script.sh")
 
@@ -163,7 +172,7 @@ def main() -> int:
         newcomer.log.unlink(missing_ok=True)
         newcomer.play()
         failed += newcomer.failed
-        shutil.rmtree(newcomer.root, ignore_errors=True)
+        newcomer.remove_root()
     return 1 if failed else 0
 
 
