@@ -138,6 +138,8 @@ class SpecMaker:
             self._mend_vnet(vnet, index, driver)
         for index, vm in enumerate(spec["vms"]):
             self._mend_vm(vm, index, driver)
+            if networks != "auto" or vm.get("nics") == []:
+                vm.pop("ready_port", None)  # nobody may give the VM an address
             if networks == "none" or (networks is None and driver == "qemu"):
                 vm["nics"] = []
             for place, nic in enumerate(vm.get("nics") or ()):
@@ -173,6 +175,7 @@ class SpecMaker:
         if "source" not in vm or vm["source"] is None:
             vm["source"] = "mine"
         if driver == "proxmox":
+            vm.pop("ready_port", None)
             return
         vm.pop("firewall", None)
         vm.pop("disk_gb", None)  # the image has no disk

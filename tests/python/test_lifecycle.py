@@ -84,6 +84,7 @@ async def test_task_init_says_in_a_line_what_is_wrong_with_a_file(tmp_path: Path
     file = tmp_path / "moat.yaml"
     for text, said in (
         ("vms: [{ramm_mb: 1}]", r'vms\[0\]\.ramm_mb: unknown member; did you mean "ram_mb"\?$'),
+        ("vms: [{ram: 1}]", r'vms\[0\]\.ram: unknown member; did you mean "ram_mb"\?$'),
         ("vms: [{xyzzy: 1}]", r"vms\[0\]\.xyzzy: unknown member$"),
         ("vms: [{name: [}]", "line 1"),
     ):

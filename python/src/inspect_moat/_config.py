@@ -408,6 +408,8 @@ def _suggestion(name: str) -> str:
     """What may have been meant by a name that no part of a specification has."""
     known = {field for model in _models(SpecModel) for field in model.model_fields}
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    if not close and len(name) >= 3:
+        close = sorted(field for field in known if field.startswith(name))
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
