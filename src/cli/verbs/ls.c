@@ -232,12 +232,10 @@ const struct cmd cmd_ls = {
 		 "{labels}\n"
 		 "{label.NAME}; \\t and \\n are a tab and a newline.\n"
 		 "\n"
-		 "--watch shows of each VM what it uses of this host's processors (100% is one)\n"
-		 "and memory, what it sends and receives, and what ran in it last (> while it "
-		 "runs). Where the "
-		 "output\n"
-		 "is no terminal it prints a line for each change, and with --json a document for\n"
-		 "each event of the protocol.",
+		 "--watch shows what each VM uses of this host's processors (100% is one) and\n"
+		 "memory, what it sends and receives, and the command that ran in it last (with >\n"
+		 "while it runs). Where the output is no terminal it prints a line for each\n"
+		 "change, and with --json a document for each event of the protocol.",
 	.examples = "  moat ls\n"
 		    "  moat ls -l task=ctf --format '{id}\\t{label.sample}\\t{state}'\n"
 		    "  moat ls --watch\n"
