@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
 from home import COLD, TINY, Home, kill
-
-from tools import until
 
 pytestmark = pytest.mark.needs_root("it makes networks")
 
@@ -66,10 +65,16 @@ def test_a_silent_victim_keeps_nobody_waiting_for_ever(home: Home, template: Non
 
 
 def test_a_victim_that_ends_is_an_error(home: Home) -> None:
-    client = home.start("up", home.spec(pair([NAMED], native={"args": ["-S"]})))
+    spec = home.spec(pair([NAMED], native={"args": ["-S"]}))
+    client = home.start("up", spec, stderr=subprocess.PIPE)
     try:
-        (pid,) = until(home.qemu_pids, "the victim starts")
+        while (
+            line := client.stderr.readline()
+        ) != b"waiting for victim to answer on its network\n":
+            assert line, "it waits"
+        (pid,) = home.qemu_pids()
         kill(pid)
+        assert b"VM victim" in client.stderr.read()
         assert client.wait(60) == 4
     finally:
         client.kill()
