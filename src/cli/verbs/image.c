@@ -5,6 +5,7 @@
 
 #include "cli/client/access.h"
 #include "cli/cli.h"
+#include "cli/image/made.h"
 #include "cli/terminal/table.h"
 #include "util/auto.h"
 #include "util/str.h"
@@ -151,15 +152,6 @@ static json_t *named_image(struct cli *cli, struct err *e)
 	return args;
 }
 
-/* Prints a new image's name, for scripts; `image inspect` shows the rest. */
-static int print_made(struct cli *cli, const json_t *image, struct err *e)
-{
-	if (cli->json)
-		return print_json(&cli->screen, image, e);
-	puts(get_str(image, "name"));
-	return EXIT_OK;
-}
-
 static int image_build_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
@@ -171,47 +163,7 @@ static int image_build_run(struct cli *cli, struct err *e)
 		json_object_set_new(args, "rebuild", json_true());
 	if (cli_request(cli, "image.build", args, &result, e) < 0)
 		return -1;
-	return print_made(cli, result, e);
-}
-
-/* The name for an imported file, unless --name is given: disk.qcow2 becomes "disk". */
-static char *name_of_file(const char *path)
-{
-	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-	size_t len = strcspn(base, ".");
-
-	return strndup(base, len ? len : strlen(base));
-}
-
-static int image_import_run(struct cli *cli, struct err *e)
-{
-	static const struct {
-		const char *opt, *arg;
-	} more[] = {{"user", "user"}, {"os-type", "os_type"}, {"firmware", "firmware"}};
-	const char *file = cli->args->operands[0], *given = args_get(cli->args, "name");
-	auto_free char *path = realpath(file, NULL);
-	auto_free char *name = given ? strdup(given) : name_of_file(file);
-	auto_json json_t *result = NULL;
-	json_t *args;
-
-	if (!path)
-		return err_sys(e, errno, "%s", file);
-	if (!name)
-		return err_oom(e);
-	args = json_pack("{s:s, s:s}", "path", path, "name", name);
-	for (unsigned i = 0; args && i < ARRAY_LEN(more); i++) {
-		const char *value = args_get(cli->args, more[i].opt);
-
-		if (value && json_object_set_new(args, more[i].arg, json_string(value)) < 0) {
-			json_decref(args);
-			args = NULL;
-		}
-	}
-	if (!args)
-		return args_fail(e, "the name is not UTF-8");
-	if (cli_request(cli, "image.import", args, &result, e) < 0)
-		return -1;
-	return print_made(cli, result, e);
+	return image_print_made(cli, result, e);
 }
 
 static int image_inspect_run(struct cli *cli, struct err *e)
@@ -365,29 +317,6 @@ static const struct cmd image_inspect = {
 	.run = image_inspect_run,
 };
 
-static const struct opt import_opts[] = {
-	{'n', "name", "NAME", "name of the image (default: the file's, up to its first dot)"},
-	{'u', "user", "USER", "the user that commands run as by default"},
-	{0, "os-type", "TYPE", "what runs in it: l26, win11, other, ..."},
-	{0, "firmware", "KIND", "bios or uefi"},
-	{0},
-};
-static const struct cmd image_import = {
-	.name = "image import",
-	.synopsis = "FILE",
-	.summary = "make an image from a disk file: qcow2, raw, vmdk or ova",
-	.about = "The file is copied and converted; it is not needed afterwards. The system in it "
-		 "needs\n"
-		 "the QEMU guest agent.",
-	.examples = "  moat image import --name kali --user kali kali-linux.qcow2",
-	.opts = import_opts,
-	.min = 1,
-	.max = 1,
-	.operand = OPERAND_FILE,
-	.flags = CMD_JSON,
-	.run = image_import_run,
-};
-
 static const struct opt image_rm_opts[] = {
 	{0, "on", "POOL",
 		"remove a template that moat made on the servers of a pool: its number, "
@@ -409,7 +338,7 @@ static const struct cmd image_rm = {
 	.run = image_rm_run,
 };
 
-static const struct cmd *const image_subs[] = {&image_build, &image_import, &image_ls,
+static const struct cmd *const image_subs[] = {&image_build, &cmd_image_import, &image_ls,
 	&image_inspect, &image_rm, &cmd_image_warm, &cmd_image_templates, &cmd_image_cool, NULL};
 
 const struct cmd cmd_image = {
