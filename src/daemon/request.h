@@ -88,6 +88,8 @@ int handle_image_ls(struct request *rq, json_t **ret, struct err *e);
 int handle_image_inspect(struct request *rq, json_t **ret, struct err *e);
 int handle_image_build(struct request *rq, json_t **ret, struct err *e);
 int handle_image_import(struct request *rq, json_t **ret, struct err *e);
+int handle_image_commit(struct request *rq, json_t **ret, struct err *e);
+int handle_image_export(struct request *rq, json_t **ret, struct err *e);
 int handle_image_rm(struct request *rq, json_t **ret, struct err *e);
 int handle_template_ls(struct request *rq, json_t **ret, struct err *e);
 int handle_template_rm(struct request *rq, json_t **ret, struct err *e);

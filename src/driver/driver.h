@@ -84,6 +84,18 @@ struct sandbox_request {
 	const json_t *access;
 };
 
+struct driver_commit {
+	const char *name; /* of the image */
+	const char *user; /* its default user; NULL: as that of the VM's image */
+};
+
+/* In what state a VM was when its disk was copied. */
+enum commit_state {
+	COMMIT_OFF,    /* it had ended */
+	COMMIT_FROZEN, /* it ran, with its file systems flushed and frozen */
+	COMMIT_PAUSED, /* it stood still: the disk is as after a power cut */
+};
+
 enum vm_log { VM_LOG_CONSOLE, VM_LOG_BACKEND };
 
 struct driver; /* an open driver; the struct of each begins with one of these */
@@ -180,6 +192,10 @@ struct driver_ops {
 	 * cannot. */
 	int (*create_from)(struct driver_sandbox *b, const struct op *op, const char *name,
 		const struct sandbox_request *req, struct driver_sandbox **ret, struct err *e);
+	/* Makes an image of a VM's disk; a running VM goes on. NULL: this driver cannot. */
+	int (*commit)(struct driver_sandbox *b, const struct op *op, unsigned vm,
+		const struct driver_commit *req, struct image **ret, enum commit_state *ret_state,
+		struct err *e);
 	/*
 	 * Before a client gets a standby sandbox: fails unless all VMs are alive and answer, and
 	 * sets what waiting has made stale, such as clocks. NULL: sandboxes of this driver cannot

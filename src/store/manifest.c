@@ -130,7 +130,8 @@ static int copy_member(
 
 	if (!v || json_is_null(v))
 		return 0;
-	if (json_typeof(v) != type || (type == JSON_STRING && !printable(json_string_value(v))))
+	if ((type == JSON_TRUE ? !json_is_boolean(v) : json_typeof(v) != type) ||
+		(type == JSON_STRING && !printable(json_string_value(v))))
 		return err_set(e, ERR_INVALID, "%s: wrong type or unprintable", name);
 	if (type == JSON_INTEGER && json_integer_value(v) < 0)
 		return err_set(e, ERR_INVALID, "%s: negative", name);
@@ -165,6 +166,7 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		{"user", JSON_STRING},
 		{"firmware", JSON_STRING},
 		{"min_ram_mb", JSON_INTEGER},
+		{"used", JSON_TRUE}, /* or false */
 		{"source", JSON_STRING},
 		{"files", JSON_OBJECT},
 		{"digest", JSON_STRING},
@@ -313,6 +315,7 @@ int manifest_to_image(
 		return -1;
 	if (!img->digest)
 		return err_set(e, ERR_INVALID, "no digest");
+	img->used = json_is_true(json_object_get(m, "used"));
 	img->min_ram_mb = (uint64_t)json_integer_value(json_object_get(m, "min_ram_mb"));
 	img->size = (uint64_t)json_integer_value(json_object_get(m, "size"));
 	img->created = json_integer_value(json_object_get(m, "created"));

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -135,6 +137,25 @@ int sparse_sum(const struct op *op, int fd, uint64_t *ret_sum, struct err *e)
 	struct copier c = {.op = op, .in = fd, .out = -1};
 
 	return run(&c, ret_sum, e);
+}
+
+int sparse_clone(const struct op *op, const char *from, const char *to, struct err *e)
+{
+	auto_fd int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
+	uint64_t sum;
+
+	if (in < 0)
+		return err_sys(e, errno, "%s", from);
+	if (unlink(to) < 0 && errno != ENOENT)
+		return err_sys(e, errno, "%s", to);
+	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out < 0)
+		return err_sys(e, errno, "%s", to);
+	if (ioctl(out, FICLONE, in) == 0)
+		return 0;
+	if (sparse_copy(op, in, out, NULL, &sum, e) < 0)
+		return err_wrap(e, "%s", to);
+	return 0;
 }
 
 int ram_new(uint64_t size, int *ret, struct err *e)

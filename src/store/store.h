@@ -36,6 +36,7 @@ struct image {
 	char *os_type;            /* "l26", "win11", "other", ... */
 	char *arch;               /* "x86_64" */
 	char *firmware;           /* "any", "bios", "uefi" */
+	bool used;                /* the disk is that of a VM that ran: it has an identity */
 	uint64_t min_ram_mb;      /* 0: unknown */
 	uint64_t size;            /* bytes on this host's disk */
 	int64_t created;          /* Unix time */

@@ -338,8 +338,9 @@ static const struct cmd image_rm = {
 	.run = image_rm_run,
 };
 
-static const struct cmd *const image_subs[] = {&image_build, &cmd_image_import, &image_ls,
-	&image_inspect, &image_rm, &cmd_image_warm, &cmd_image_templates, &cmd_image_cool, NULL};
+static const struct cmd *const image_subs[] = {&image_build, &cmd_image_import, &cmd_image_commit,
+	&cmd_image_export, &image_ls, &image_inspect, &image_rm, &cmd_image_warm,
+	&cmd_image_templates, &cmd_image_cool, NULL};
 
 const struct cmd cmd_image = {
 	.name = "image",

@@ -53,3 +53,14 @@ int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct d
 	*ret = take_ptr(&spec);
 	return 0;
 }
+
+int borrow_vm(struct request *rq, const char *sandbox, const char *name, struct borrower *b,
+	unsigned *ret_vm, struct err *e)
+{
+	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
+		return -1;
+	if (find_vm(b->sb, name, ret_vm, e) == 0)
+		return 0;
+	registry_return(rq->daemon->registry, b);
+	return -1;
+}

@@ -10,3 +10,6 @@ int check_labels(json_t *labels, struct err *e);
 /* Reads and checks the spec of a client: everything that can be refused before anything is made. */
 int read_spec(struct request *rq, json_t *j, struct sandbox_spec **ret, struct driver **ret_driver,
 	struct err *e);
+/* Borrows a sandbox for something with one of its VMs. name NULL: its default VM. */
+int borrow_vm(struct request *rq, const char *sandbox, const char *name, struct borrower *b,
+	unsigned *ret_vm, struct err *e);

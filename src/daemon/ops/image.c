@@ -1,6 +1,7 @@
 /* Operations on images. */
-#include "daemon/request.h"
+#include "daemon/ops/args.h"
 #include "daemon/stale.h"
+#include "store/disk/export.h"
 #include "util/json.h"
 #include "util/system/log.h"
 
@@ -76,6 +77,49 @@ int handle_image_import(struct request *rq, json_t **ret, struct err *e)
 		store_import(rq->daemon->store, &rq->op, &req, &img, e) < 0)
 		return -1;
 	return give_image(img, ret, e);
+}
+
+int handle_image_commit(struct request *rq, json_t **ret, struct err *e)
+{
+	static const char *const states[] = {
+		[COMMIT_OFF] = "off", [COMMIT_FROZEN] = "frozen", [COMMIT_PAUSED] = "paused"};
+	const char *sandbox, *vm_name = NULL;
+	auto_image struct image *img = NULL;
+	struct driver_commit req = {0};
+	enum commit_state state;
+	struct borrower b;
+	unsigned vm;
+	int rc;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s:s, s?s}", "sandbox", &sandbox, "vm",
+		    &vm_name, "name", &req.name, "user", &req.user) < 0 ||
+		borrow_vm(rq, sandbox, vm_name, &b, &vm, e) < 0)
+		return -1;
+	if (b.sb->driver->ops->commit)
+		rc = b.sb->driver->ops->commit(b.driven, &rq->op, vm, &req, &img, &state, e);
+	else
+		rc = err_set(e, ERR_UNSUPPORTED,
+			"VMs of the %s driver cannot become images of this machine's store",
+			b.sb->driver->ops->name);
+	if (rc < 0)
+		registry_explain(rq->daemon->registry, &b, e);
+	registry_return(rq->daemon->registry, &b);
+	if (rc < 0 || give_image(img, ret, e) < 0)
+		return -1;
+	return json_object_set_new(*ret, "copied", json_string(states[state])) < 0 ? err_oom(e) : 0;
+}
+
+int handle_image_export(struct request *rq, json_t **ret, struct err *e)
+{
+	struct export_req req = {0};
+	uint64_t size;
+
+	if (json_get(rq->args, "args", e, "{s:s, s:s, s:s}", "image", &req.image, "path", &req.path,
+		    "format", &req.format) < 0 ||
+		store_export(rq->daemon->store, &rq->op, &req, &size, e) < 0)
+		return -1;
+	return json_make(
+		ret, e, "{s:o, s:I}", "path", json_text(req.path), "size", (json_int_t)size);
 }
 
 int handle_image_rm(struct request *rq, json_t **ret, struct err *e)

@@ -6,23 +6,11 @@
 #include <unistd.h>
 
 #include "daemon/ops/args.h"
-#include "daemon/request.h"
 #include "wire/wire.h"
 #include "util/auto.h"
 #include "util/json.h"
 
 #define FOLLOW_PAUSE 0.2 /* seconds; a log file cannot be waited on */
-
-static int borrow_vm(struct request *rq, const char *sandbox, const char *name, struct borrower *b,
-	unsigned *ret_vm, struct err *e)
-{
-	if (registry_borrow(rq->daemon->registry, sandbox, &rq->op, b, e) < 0)
-		return -1;
-	if (find_vm(b->sb, name, ret_vm, e) == 0)
-		return 0;
-	registry_return(rq->daemon->registry, b);
-	return -1;
-}
 
 int handle_screenshot(struct request *rq, json_t **ret, struct err *e)
 {

@@ -11,6 +11,7 @@
 
 #include "driver/accel.h"
 #include "driver/qemu/check.h"
+#include "driver/qemu/commit.h"
 #include "driver/qemu/doctor.h"
 #include "driver/qemu/sandbox.h"
 #include "driver/qemu/snapshot.h"
@@ -312,4 +313,5 @@ const struct driver_ops driver_qemu = {
 	.snapshot_rm = qemu_snapshot_rm,
 	.create_from = qemu_create_from,
 	.refresh = qemu_refresh,
+	.commit = qemu_commit,
 };

@@ -123,8 +123,7 @@ static int check_alive(struct qemu_sandbox *b, struct err *e)
 static int stop_all(struct qemu_sandbox *b, const struct op *op, struct err *e)
 {
 	for (size_t i = 0; i < b->n_vms; i++) {
-		links_stand_still(&b->vms[i].links, true);
-		if (qemu_vm_stop(&b->vms[i], op, e) < 0)
+		if (qemu_vm_hold(&b->vms[i], op, e) < 0)
 			return err_wrap(e, "VM %s", b->vms[i].spec->name);
 	}
 	return 0;
@@ -133,15 +132,8 @@ static int stop_all(struct qemu_sandbox *b, const struct op *op, struct err *e)
 /* The VMs were running, and run again whatever has happened. */
 static void continue_all(struct qemu_sandbox *b)
 {
-	struct op op = op_for_cleanup(QEMU_CLEANUP_SECONDS);
-	struct err e;
-
-	for (size_t i = 0; i < b->n_vms; i++) {
-		if (qemu_vm_insist(&b->vms[i], &op, "cont", &e) < 0)
-			log_err(&op, LOG_ERROR, &e, "%s/%s does not go on", b->id,
-				b->vms[i].spec->name);
-		links_stand_still(&b->vms[i].links, false);
-	}
+	for (size_t i = 0; i < b->n_vms; i++)
+		qemu_vm_let_go(&b->vms[i]);
 }
 
 static int save_vm(struct qemu_vm *vm, const struct op *op, const char *dir, struct err *e)

@@ -14,8 +14,9 @@
 /* The child opens the same file that we examined, whatever is at its path by now. */
 #define IMAGE_FD    120
 #define IMAGE_PATH  "/proc/self/fd/120"
-#define RESULT_FD   121
-#define RESULT_PATH "/proc/self/fd/121"
+#define RESULT_FD   119
+#define RESULT_PATH "/proc/self/fd/119"
+#define LAYER_FD    IMAGE_FD /* and those after it */
 
 enum { INFO_TIMEOUT_S = 60, INFO_SIZE_MAX = 1024 * 1024 };
 static const uint64_t virtual_size_max = (uint64_t)1 << 44; /* 16 TiB */
@@ -66,14 +67,15 @@ static struct proc_req request(const struct qemu_img *img, const char *const *ar
  * '/proc/self/fd/120': what a user wants to know". */
 static int fail_with(const char *last, int code, struct err *e)
 {
-	static const char program[] = "qemu-img: ", opening[] = "Could not open '" IMAGE_PATH "': ";
+	static const char program[] = "qemu-img: ", opening[] = "Could not open '";
+	const char *end;
 
 	if (str_starts(last, program))
 		last += sizeof(program) - 1;
-	if (str_starts(last, opening))
-		last += sizeof(opening) - 1;
+	if (str_starts(last, opening) && (end = strstr(last, "': ")))
+		last = end + strlen("': ");
 	if (strstr(last, "No space left on device"))
-		return err_sys(e, ENOSPC, "converting the disk");
+		return err_sys(e, ENOSPC, "writing the disk");
 	err_set(e, ERR_BACKEND, "qemu-img: %s", *last ? last : "failed without a word");
 	e->sys = code;
 	return -1;
@@ -127,34 +129,87 @@ static int check_whole(const struct op *op, const struct qemu_img *img, struct e
 	}
 }
 
+struct telling {
+	const struct op *op;
+	const char *text;
+};
+
 static void on_line(void *arg, const char *line)
 {
+	const struct telling *t = arg;
 	unsigned hundredths;
 
 	if (tool_output_percent(line, &hundredths))
-		op_progress(arg, hundredths, 10000, "converting the disk");
+		op_progress(t->op, hundredths, 10000, "%s", t->text);
+}
+
+/* Describes the layers as qemu-img takes them: whatever a header says of another file, "backing"
+ * takes its place. */
+static int describe(const struct qemu_img_write *w, struct buf *ret, struct err *e)
+{
+	static const char *const below[QEMU_IMG_LAYERS] = {"", "backing.", "backing.backing."};
+
+	for (unsigned i = 0; i < w->n_layers; i++)
+		buf_putf(ret, "%s%sdriver=%s,%sfile.driver=file,%sfile.filename=/proc/self/fd/%d",
+			i ? "," : "", below[i], w->layers[i].format, below[i], below[i],
+			LAYER_FD + (int)i);
+	return buf_check(ret, e);
+}
+
+int qemu_img_write(const struct op *op, const struct qemu_img_write *w, struct err *e)
+{
+	struct proc_fd fds[QEMU_IMG_LAYERS + 1] = {{w->out_fd, RESULT_FD}};
+	struct telling telling = {op, w->text};
+	struct qemu_img img = {.helper_path = w->helper_path};
+	struct follow_req req = {.on_line = on_line, .arg = &telling};
+	auto_strv struct strv argv = {0};
+	auto_buf struct buf layers = {0};
+	auto_free char *from = NULL;
+	char last[TOOL_OUTPUT_LINE_MAX + 1];
+	struct stat st;
+	int code;
+
+	if (describe(w, &layers, e) < 0)
+		return -1;
+	from = buf_take_str(&layers);
+	if (!from)
+		return err_oom(e);
+	strv_add_all(&argv, "qemu-img", "convert", "-p", "--image-opts", "-O", w->out_format, NULL);
+	if (w->compress)
+		strv_add(&argv, "-c");
+	if (w->out_options)
+		strv_add_all(&argv, "-o", w->out_options, NULL);
+	strv_add_all(&argv, from, RESULT_PATH, NULL);
+	if (strv_check(&argv, e) < 0)
+		return -1;
+	for (unsigned i = 0; i < w->n_layers; i++)
+		fds[i + 1] = (struct proc_fd){w->layers[i].fd, LAYER_FD + (int)i};
+	req.proc = request(&img, (const char *const *)argv.v, fds, w->n_layers + 1);
+	/* qemu-img opens the result once more, and where we are root it is another user. */
+	if (fstat(w->out_fd, &st) < 0 || fchmod(w->out_fd, 0666) < 0)
+		return err_sys(e, errno, "the new disk");
+	if (follow_run(op, &req, last, &code, e) < 0)
+		return err_wrap(e, "%s", w->text);
+	if (code)
+		return fail_with(last, code, e);
+	return fchmod(w->out_fd, st.st_mode & 07777) < 0 ? err_sys(e, errno, "the new disk") : 0;
 }
 
 int qemu_img_convert(
 	const struct op *op, const struct qemu_img *img, const char *path, struct err *e)
 {
-	const char *argv[] = {"qemu-img", "convert", "-p", "-f", img->format, "-O", "qcow2",
-		IMAGE_PATH, RESULT_PATH, NULL};
 	auto_fd int result = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	struct proc_fd fds[] = {{img->fd, IMAGE_FD}, {result, RESULT_FD}};
-	struct follow_req req = {
-		.proc = request(img, argv, fds, 2), .on_line = on_line, .arg = (void *)op};
-	char last[TOOL_OUTPUT_LINE_MAX + 1];
-	int code;
 
-	/* qemu-img opens this, too. The directory is closed to others. */
-	if (result < 0 || fchmod(result, 0666) < 0)
+	if (result < 0)
 		return err_sys(e, errno, "%s", path);
 	if (check_whole(op, img, e) < 0)
 		return -1;
-	if (follow_run(op, &req, last, &code, e) < 0)
-		return err_wrap(e, "converting the disk");
-	if (code)
-		return fail_with(last, code, e);
-	return fchmod(result, 0600) < 0 ? err_sys(e, errno, "%s", path) : 0;
+	return qemu_img_write(op,
+		&(struct qemu_img_write){.helper_path = img->helper_path,
+			.layers = {{img->fd, img->format}},
+			.n_layers = 1,
+			.out_fd = result,
+			.out_format = "qcow2",
+			.text = "converting the disk"},
+		e);
 }

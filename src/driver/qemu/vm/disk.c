@@ -1,34 +1,12 @@
 #include "driver/qemu/vm/disk.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "store/sparse.h"
 #include "util/auto.h"
 #include "util/str.h"
-
-static int copy(const struct op *op, const char *from, const char *to, struct err *e)
-{
-	auto_fd int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
-	uint64_t sum;
-
-	if (in < 0)
-		return err_sys(e, errno, "%s", from);
-	if (unlink(to) < 0 && errno != ENOENT)
-		return err_sys(e, errno, "%s", to);
-	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (out < 0)
-		return err_sys(e, errno, "%s", to);
-	if (ioctl(out, FICLONE, in) == 0)
-		return 0;
-	if (sparse_copy(op, in, out, NULL, &sum, e) < 0)
-		return err_wrap(e, "%s", to);
-	return 0;
-}
 
 static int copy_part(const struct qemu_vm *vm, const struct op *op, const char *suffix,
 	const char *from, const char *to, struct err *e)
@@ -38,7 +16,7 @@ static int copy_part(const struct qemu_vm *vm, const struct op *op, const char *
 	if (str_printf(&old, e, "%s/%s.%s", from, vm->spec->name, suffix) < 0 ||
 		str_printf(&new, e, "%s/%s.%s", to, vm->spec->name, suffix) < 0)
 		return -1;
-	return copy(op, old, new, e);
+	return sparse_clone(op, old, new, e);
 }
 
 int qemu_disk_copy(const struct qemu_vm *vm, const struct op *op, const char *from, const char *to,

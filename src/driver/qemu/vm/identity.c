@@ -6,6 +6,7 @@
 #include "driver/qemu/vm/identity.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -20,6 +21,8 @@
 #include "util/str.h"
 
 enum {
+	/* What has booted from the disk of another VM. */
+	BOOTED = WIRE_IDENTITY_RANDOM | WIRE_IDENTITY_HOSTNAME | WIRE_IDENTITY_MACHINE,
 	AS_NEW = WIRE_IDENTITY_CLOCK | WIRE_IDENTITY_RANDOM | WIRE_IDENTITY_HOSTNAME |
 		 WIRE_IDENTITY_MACHINE | WIRE_IDENTITY_NICS,
 };
@@ -52,32 +55,40 @@ static struct mac_addr mac_of(const struct qemu_vm *vm, bool in_template, size_t
 	return qemu_nic_mac(&plan, nic);
 }
 
-/* Makes SSH host keys of the kinds that the template had. The guest makes those that we cannot. */
-static size_t make_keys(const struct qemu_vm *vm, struct hostkey keys[HOSTKEYS_MAX])
+/* Makes SSH host keys of these kinds, one a line. The guest makes those that we cannot. */
+static size_t make_keys(const struct qemu_vm *vm, char *kinds, struct hostkey keys[HOSTKEYS_MAX])
 {
-	auto_free char *path = NULL, *text = NULL, *comment = NULL;
+	auto_free char *comment = NULL;
 	struct err e;
 	size_t n = 0;
-	char *rest;
 
-	if (str_printf(&path, &e, "%s/" TEMPLATE_HOSTKEYS, vm->template->dir) < 0 ||
-		str_printf(&comment, &e, "root@%s", vm->spec->name) < 0 ||
-		file_read(path, KINDS_MAX, &text, NULL, &e) < 0)
+	if (str_printf(&comment, &e, "root@%s", vm->spec->name) < 0)
 		return 0;
-	rest = text;
-	for (char *kind; n < HOSTKEYS_MAX && (kind = strsep(&rest, "\n"));)
+	for (char *kind; n < HOSTKEYS_MAX && (kind = strsep(&kinds, "\n"));)
 		n += *kind && hostkey_make(kind, comment, &keys[n], &e) == 0;
 	return n;
 }
 
-static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e)
+/* The kinds of keys that a template had, or all: the guest takes those that it has a use for. */
+static void key_kinds(const struct qemu_vm *vm, char ret[KINDS_MAX])
+{
+	auto_free char *path = NULL, *text = NULL;
+	struct err e;
+
+	snprintf(ret, KINDS_MAX, "%s", vm->copied ? "" : "ed25519\necdsa\nrsa");
+	if (vm->copied && str_printf(&path, &e, "%s/" TEMPLATE_HOSTKEYS, vm->template->dir) == 0 &&
+		file_read(path, KINDS_MAX - 1, &text, NULL, &e) == 0)
+		snprintf(ret, KINDS_MAX, "%s", text);
+}
+
+static int as_new_machine(struct qemu_vm *vm, const struct op *op, unsigned flags, struct err *e)
 {
 	char old[SPEC_NICS_MAX][MAC_TEXT_MAX], mac[SPEC_NICS_MAX][MAC_TEXT_MAX];
 	struct guest_nic nics[SPEC_NICS_MAX];
 	struct hostkey keys[HOSTKEYS_MAX] = {0};
 	uint8_t random[16];
-	char machine_id[2 * sizeof(random) + 1];
-	struct guest_identity id = {.flags = AS_NEW,
+	char machine_id[2 * sizeof(random) + 1], kinds[KINDS_MAX];
+	struct guest_identity id = {.flags = flags,
 		.hostname = vm->spec->name,
 		.machine_id = machine_id,
 		.nics = nics,
@@ -92,10 +103,11 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e
 	random[8] = (uint8_t)((random[8] & 0x3f) | 0x80);
 	str_hex(random, sizeof(random), machine_id);
 	for (size_t i = 0; i < vm->spec->n_nics; i++) {
-		nics[i].old = mac_text(mac_of(vm, true, i), old[i]);
+		nics[i].old = mac_text(mac_of(vm, vm->copied, i), old[i]);
 		nics[i].mac = mac_text(mac_of(vm, false, i), mac[i]);
 	}
-	id.n_keys = make_keys(vm, keys);
+	key_kinds(vm, kinds);
+	id.n_keys = make_keys(vm, kinds, keys);
 	rc = identify(vm, op, &id, e);
 	for (size_t i = 0; i < id.n_keys; i++)
 		hostkey_free(&keys[i]);
@@ -104,14 +116,15 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, struct err *e
 
 /* A VM that booted has an identity of its own, but for its name. Where that cannot be set it keeps
  * the image's. */
-static int name_only(struct qemu_vm *vm, const struct op *op, struct err *e)
+static int name_only(struct qemu_vm *vm, const struct op *op, bool *ret_runner, struct err *e)
 {
 	struct guest_identity id = {.flags = WIRE_IDENTITY_HOSTNAME, .hostname = vm->spec->name};
 	struct guest *g;
 
 	if (links_take(&vm->links, op, &g, e) < 0)
 		return -1;
-	if (guest_has_runner(g) && guest_identify(g, op, &id, e) < 0)
+	*ret_runner = guest_has_runner(g);
+	if (*ret_runner && guest_identify(g, op, &id, e) < 0)
 		log_err(op, LOG_WARN, e, "%s/%s has no name", vm->sandbox, vm->spec->name);
 	links_give(&vm->links, g);
 	return 0;
@@ -120,10 +133,14 @@ static int name_only(struct qemu_vm *vm, const struct op *op, struct err *e)
 int qemu_identify(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct guest_identity renew = {.flags = WIRE_IDENTITY_RENEW};
+	bool runner;
 
-	if (!vm->copied)
-		return name_only(vm, op, e);
-	if (as_new_machine(vm, op, e) < 0)
+	if (!vm->copied) {
+		if (name_only(vm, op, &runner, e) < 0)
+			return -1;
+		return vm->image->used && runner ? as_new_machine(vm, op, BOOTED, e) : 0;
+	}
+	if (as_new_machine(vm, op, AS_NEW, e) < 0)
 		return -1;
 	if (vm->spec->n_nics &&
 		(qemu_nics_plug(vm, op, true, e) < 0 || identify(vm, op, &renew, e) < 0))

@@ -28,9 +28,10 @@
 #include "util/str.h"
 #include "util/system/tsc.h"
 
-#define END_SECONDS  5.0 /* between the first sign of QEMU's end and the end itself */
-#define INSIST_AGAIN 0.1
-#define NO_UEFI      "no UEFI firmware is installed: apt-get install ovmf"
+#define END_SECONDS   5.0 /* between the first sign of QEMU's end and the end itself */
+#define INSIST_AGAIN  0.1
+#define GO_ON_SECONDS 30.0
+#define NO_UEFI       "no UEFI firmware is installed: apt-get install ovmf"
 
 static int vm_path(const struct qemu_vm *vm, const char *suffix, char **ret, struct err *e)
 {
@@ -349,6 +350,22 @@ int qemu_vm_insist(struct qemu_vm *vm, const struct op *op, const char *command,
 			return qemu_vm_explain(vm, e);
 	}
 	return 0;
+}
+
+int qemu_vm_hold(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	links_stand_still(&vm->links, true);
+	return qemu_vm_stop(vm, op, e);
+}
+
+void qemu_vm_let_go(struct qemu_vm *vm)
+{
+	struct op op = op_for_cleanup(GO_ON_SECONDS);
+	struct err e;
+
+	if (qemu_vm_insist(vm, &op, "cont", &e) < 0)
+		log_err(&op, LOG_ERROR, &e, "%s/%s does not go on", vm->sandbox, vm->spec->name);
+	links_stand_still(&vm->links, false);
 }
 
 void qemu_vm_keep(struct qemu_vm *vm)

@@ -90,6 +90,10 @@ int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e);
 int qemu_vm_start(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Lets it stand still; a QEMU that is frozen fails this, and what follows, after a time. */
 int qemu_vm_stop(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Lets a running VM stand still for a while. Even if this fails, qemu_vm_let_go must follow. */
+int qemu_vm_hold(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* Lets it go on. A failure is logged. */
+void qemu_vm_let_go(struct qemu_vm *vm);
 /* Lets a paused VM run. */
 int qemu_vm_continue(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Sends a command that may not be left undone: if it fails, for want of files say, it is sent again
