@@ -49,6 +49,11 @@ static const struct text_class path_text = {"an absolute path", "^/", .free = tr
 static const struct text_class any_line = {"one line of text", NULL, .free = true};
 static const struct text_class any_text = {"text", NULL, .free = true, .many_lines = true};
 
+static const struct text_class base64_text = {"base64", "^[A-Za-z0-9+/]*=?=?$"};
+static const struct text_class mode_text = {"permissions in octal digits", "^[0-7]+$"};
+static const struct text_class owner_text = {
+	"numbers of a user and a group, \"UID:GID\"", "^[0-9]{1,10}:[0-9]{1,10}$"};
+
 #define FIELDS(...)                                                                                \
 	.fields = (const struct field[]){__VA_ARGS__},                                             \
 	.n_fields = ARRAY_LEN(((const struct field[]){__VA_ARGS__}))
@@ -219,6 +224,27 @@ static const struct shape cloud_shape = {
 			.text = &any_text}),
 };
 
+#define CONTENT_MAX 1048576
+static const struct shape file_shape = {
+	.title = "file", .help = "A file that is put onto the VM's disk before it boots. Exactly one of "
+		"content, content_base64 and host_file.",
+	.size = sizeof(struct file_spec),
+	FIELDS({"path", FIELD_TEXT, true, AT(file_spec, path), .min = 2, .max = 1000,
+			.text = &path_text, .help = "Where it goes in the guest."},
+		{"content", FIELD_TEXT, AT(file_spec, content), .max = CONTENT_MAX,
+			.text = &any_text, .help = "Its text."},
+		{"content_base64", FIELD_TEXT, AT(file_spec, content_base64),
+			.max = CONTENT_MAX / 3 * 4, .text = &base64_text,
+			.help = "Its bytes, in base64."},
+		{"host_file", FIELD_TEXT, AT(file_spec, host_file), .min = 2, .max = 4000,
+			.text = &path_text, .help = "A file on the daemon's machine to copy."},
+		{"mode", FIELD_TEXT, .preset = "\"0644\"", AT(file_spec, mode), .min = 3, .max = 4,
+			.text = &mode_text, .help = "Its permissions, as octal digits in quotes."},
+		{"owner", FIELD_TEXT, .preset = "\"0:0\"", AT(file_spec, owner), .min = 3,
+			.max = 21, .text = &owner_text,
+			.help = "The numbers of its user and group: \"1000:1000\"."}),
+};
+
 static const struct shape vm_shape = {
 	.title = "vm", .help = "A virtual machine.", .size = sizeof(struct vm_spec),
 	FIELDS({"name", FIELD_TEXT, AT(vm_spec, name), .min = 1, .max = 63, .text = &host_text,
@@ -274,6 +300,9 @@ static const struct shape vm_shape = {
 		{"user", FIELD_USER, AT(vm_spec, user), .max = 4294967294, .text = &user_text,
 			.help = "Who runs commands, by name or uid. Absent: the image's default."},
 		{"cloud_init", FIELD_OBJECT, AT(vm_spec, cloud_init), .shape = &cloud_shape},
+		{"files", LIST_AT(vm_spec, files), .preset = "[]", .max = SPEC_FILES_MAX,
+			PART_ITEM(file_shape),
+			.help = "Files that are put onto its disk before it boots."},
 		{"warm", FIELD_BOOL, .preset = "true", AT(vm_spec, warm),
 			.help = "Start from a saved running VM of the same kind where the driver "
 				"can. False: always boot."},

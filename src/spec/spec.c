@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "spec/check-files.h"
 #include "spec/check-nets.h"
 #include "spec/check-vms.h"
 #include "spec/fields.h"
@@ -24,8 +25,8 @@ int spec_parse(const json_t *j, struct sandbox_spec **ret, struct err *e)
 	if (!s)
 		return err_oom(e);
 	if (shape_read(&spec_shape, j, s, e) < 0 || spec_finish(s, j, e) < 0 ||
-		spec_check_vms(s, e) < 0 || spec_check_networks(s, e) < 0 ||
-		spec_check_nics(s, e) < 0)
+		spec_check_vms(s, e) < 0 || spec_check_files(s, e) < 0 ||
+		spec_check_networks(s, e) < 0 || spec_check_nics(s, e) < 0)
 		return -1;
 	*ret = take_ptr(&s);
 	return 0;

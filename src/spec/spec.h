@@ -18,6 +18,7 @@
 #define SPEC_VMS_MAX      64
 #define SPEC_NICS_MAX     32
 #define SPEC_VNETS_MAX    64
+#define SPEC_FILES_MAX    256
 #define SPEC_NO_VNET      SIZE_MAX
 #define SPEC_AUTO_ALIAS   "default" /* the alias of the one network of "networks": "auto" */
 #define SPEC_DEFAULT_NAME "default" /* for the first sandbox VM only */
@@ -91,6 +92,16 @@ struct cloud_init_spec {
 	char *user_data, *meta_data, *network_config; /* each may be NULL */
 };
 
+/* A file that is put onto the disk before the VM boots. Exactly one of the first three is set. */
+struct file_spec {
+	char *content;        /* its text */
+	char *content_base64; /* its bytes */
+	char *host_file;      /* absolute path on the daemon's machine */
+	char *path;           /* in the guest: absolute, without "." and ".." */
+	char *mode;           /* octal digits */
+	char *owner;          /* "UID:GID" */
+};
+
 struct vm_spec {
 	char *name;
 	struct source_spec source;
@@ -111,7 +122,9 @@ struct vm_spec {
 	unsigned ready_port;                  /* TCP; 0: none */
 	char *user;                           /* name or decimal uid; NULL: the image's default */
 	struct cloud_init_spec *cloud_init;   /* NULL: none */
-	json_t *native;                       /* object, never NULL; its meaning is the driver's */
+	struct file_spec *files;
+	size_t n_files;
+	json_t *native; /* object, never NULL; its meaning is the driver's */
 };
 
 struct dhcp_range {

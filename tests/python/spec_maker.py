@@ -21,19 +21,25 @@ TEXTS = {
     "capture": ["/tmp/{id}.pcap"],
     "cidr": ["10.0.0.0/24"],
     "cidrs": ["192.0.2.0/24", "192.0.2.1/32"],
+    "content": ["flag\n", ""],
+    "content_base64": ["", "Zmxh", "Zg=="],
     "cpu": ["host", "qemu64,+aes"],
     "depends_on": ["vm1"],
     "domains": ["example.org", "*.example.org"],
     "end": ["10.0.0.9"],
     "existing_vm_template_tag": ["inspect"],
     "gateway": ["10.0.0.1"],
+    "host_file": ["/bin/sh"],
     "image": ["mine"],
     "ipv4": ["10.0.0.5"],
     "mac": ["52:54:00:00:00:01"],
     "meta_data": ["", "instance-id: one\n"],
+    "mode": ["0644", "600"],
     "name": ["vm1"],
     "network_config": ["version: 2\n"],
+    "owner": ["0:0", "1000:1000"],
     "ova": ["/bin/sh"],  # any file that can be read
+    "path": ["/flag", "/etc/a b"],
     "pool": ["default"],
     "source": ["mine"],
     "start": ["10.0.0.5"],
@@ -42,6 +48,9 @@ TEXTS = {
     "user_data": ["#cloud-config\n"],
     "vnet": ["lan"],
 }
+
+# Exactly one of these says what is in a file.
+FILE_KINDS = ("content", "content_base64", "host_file")
 
 # What stands in the place of something else.
 WRONG_TEXTS = [
@@ -175,8 +184,14 @@ class SpecMaker:
         if "source" not in vm or vm["source"] is None:
             vm["source"] = "mine"
         if driver == "proxmox":
+            vm.pop("files", None)
             vm.pop("ready_port", None)
             return
+        for place, file in enumerate(vm.get("files") or ()):
+            file["path"] += str(place)
+            kinds = [kind for kind in FILE_KINDS if file.pop(kind, None) is not None]
+            kind = self.random.choice(kinds or ["content"])
+            file[kind] = TEXTS[kind][0]
         vm.pop("firewall", None)
         vm.pop("disk_gb", None)  # the image has no disk
         for member, fits in (("ram_mb", 512), ("vcpus", 255)):  # on any host

@@ -33,7 +33,8 @@ RIGHT, BROKEN = 20, 100  # specifications for each seed
 
 RECIPE = """#!/bin/sh
 echo x >"$1/kernel"
-echo '{"format":1,"arch":"x86_64","kernel":"kernel","user":"root"}' >"$1/manifest.json"
+echo x >"$1/initrd"
+echo '{"format":1,"arch":"x86_64","kernel":"kernel","initrd":"initrd","user":"root"}' >"$1/manifest.json"
 """
 
 VM = {"source": "mine"}
@@ -43,6 +44,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "dhcp_range": _config.DhcpRange,
     "egress": _config.Egress,
     "egress_allow": _config.EgressAllow,
+    "file": _config.GuestFile,
     "healthcheck": _config.HealthCheck,
     "networks": _config.Networks,
     "nic": _config.VmNic,

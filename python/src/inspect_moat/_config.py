@@ -177,6 +177,23 @@ class CloudInit(SpecModel):
     network_config: str | None = None
 
 
+class GuestFile(SpecModel):
+    """A file that is put onto a VM's disk before it boots.
+
+    Attributes:
+        content, content_base64, host_file: its text, its bytes, or a file on the daemon's machine.
+        mode: its permissions in octal digits.
+        owner: the numbers of its user and group.
+    """
+
+    path: str
+    content: str | None = Field(default=None, repr=False)
+    content_base64: str | None = Field(default=None, repr=False)
+    host_file: str | None = None
+    mode: str = "0644"
+    owner: str = "0:0"
+
+
 UserType = Annotated[
     Annotated[str, Tag(TEXT)] | Annotated[Whole, Tag(OTHER)], Discriminator(_text_or_other)
 ]
@@ -196,6 +213,7 @@ class VmConfig(SpecModel):
         healthcheck: what "ready" means, beyond being up.
         ready_port: a TCP port; the VM is ready when it takes connections there.
         user: who runs commands if the caller names no user; the default of the image if left out.
+        files: what is put onto its disk before it boots.
         native: settings for the driver alone, passed on as they are.
     """
 
@@ -221,6 +239,7 @@ class VmConfig(SpecModel):
     ready_port: Whole | None = None
     user: UserType | None = None
     cloud_init: CloudInit | None = Field(default=None, repr=False)
+    files: tuple[GuestFile, ...] = ()
     native: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("source", mode="before")

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "driver/qemu/vm/vm.h"
+#include "driver/qemu/vm/files.h"
 #include "util/json.h"
 
 enum { VCPUS_MAX = 255 }; /* more need another interrupt controller than QEMU's own */
@@ -28,6 +28,35 @@ static int check_native(const struct vm_spec *vm, size_t i, struct err *e)
 				return spec_err(e, SPEC_PLACE("vms[%zu].native.args[%zu]", i, at),
 					"expected a string");
 	}
+	return 0;
+}
+
+/* Whether the files can be put where they are to be, as far as that is known before. */
+static int check_files(const struct driver_env *env, const struct vm_spec *vm, bool disk,
+	bool initrd, size_t i, struct err *e)
+{
+	auto_image struct image *helper = NULL;
+	struct err why;
+
+	for (size_t k = 0; k < vm->n_files; k++) {
+		const char *file = vm->files[k].host_file;
+
+		if (file && access(file, R_OK) < 0)
+			return spec_err(e, SPEC_PLACE("vms[%zu].files[%zu].host_file", i, k),
+				"%s: %s", file, strerror(errno));
+	}
+	if (!vm->n_files)
+		return 0;
+	if (spec_os_is_windows(vm->os_type))
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].files", i),
+			"only ext4 is written; copy files into a Windows VM when it runs");
+	if (!disk && !initrd)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].files", i),
+			"the image has neither a disk nor an initramfs");
+	if (disk && store_find(env->store, FILES_HELPER, &helper, &why) < 0)
+		return spec_err(e, SPEC_PLACE("vms[%zu].files", i),
+			"they are put onto the disk by a VM of the image \"" FILES_HELPER
+			"\", which is not there; build it: moat image build " FILES_HELPER);
 	return 0;
 }
 
@@ -56,7 +85,7 @@ static int check_image(
 			e, SPEC_PLACE("vms[%zu].vcpus", i), "at most %d in a local VM", VCPUS_MAX);
 	if (vm->disk_gb && !image->disk)
 		return spec_err(e, SPEC_PLACE("vms[%zu].disk_gb", i), "the image has no disk");
-	return 0;
+	return check_files(env, vm, image->disk, image->kernel && image->initrd, i, e);
 }
 
 /* The port must be somewhere: moat connects to an address that it gives the VM. */
@@ -94,6 +123,8 @@ static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size
 		if (access(vm->source.ova, R_OK) < 0)
 			return spec_err(e, SPEC_PLACE("vms[%zu].source.ova", i), "%s: %s",
 				vm->source.ova, strerror(errno));
+		if (check_files(env, vm, true, false, i, e) < 0)
+			return -1;
 	} else if (check_image(env, vm, i, e) < 0) {
 		return -1;
 	}

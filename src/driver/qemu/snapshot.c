@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "driver/qemu/vm/disk.h"
+#include "driver/qemu/vm/files.h"
 #include "driver/qemu/vm/state.h"
 #include "driver/qemu/sandbox.h"
 #include "wire/wire.h"
@@ -365,6 +366,8 @@ static int adopt(const struct qemu_vm *from, struct qemu_vm *vm, struct err *e)
 	if (from->template)
 		vm->template = templates_again(vm->env->templates, from->template);
 	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s", from->cold_reason);
+	if (qemu_files_initrd(vm, e) < 0)
+		return -1;
 	return from->spec->cloud_init ? qemu_disk_link_seed(from, vm, e) : 0;
 }
 

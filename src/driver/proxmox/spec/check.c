@@ -41,6 +41,10 @@ static int check_vm(const struct vm_spec *vm, size_t i, struct err *e)
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].ready_port", i),
 			"moat reaches the networks of local sandboxes only; a healthcheck serves "
 			"where the VM has the guest agent");
+	if (vm->n_files)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].files", i),
+			"the server's disks are out of moat's reach before a VM boots; cloud_init "
+			"can write files where the image has it, or copy them when the VM runs");
 	json_object_foreach(vm->native, key, value) {
 		const char *place = SPEC_PLACE("vms[%zu].native.%s", i, key);
 

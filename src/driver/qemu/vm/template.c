@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "driver/qemu/vm/args.h"
+#include "driver/qemu/vm/files.h"
 #include "driver/qemu/vm/state.h"
 #include "wire/wire.h"
 #include "net/net.h"
@@ -154,7 +155,7 @@ static int make_key(
 	sha256_add(&s, &vm->spec->disk_gb, sizeof(vm->spec->disk_gb));
 	add_program(&s, vm->env->qemu);
 	add_cpu(&s);
-	if (add_args(&s, vm, e) < 0)
+	if (qemu_files_sum(vm->spec, &s, e) < 0 || add_args(&s, vm, e) < 0)
 		return -1;
 	sha256_end(&s, ret);
 	return 0;
@@ -189,11 +190,11 @@ static int settle(struct qemu_vm *vm, const struct op *op, struct buf *ret_keys,
 	return rc;
 }
 
-/* Gives the disk the name that it has in templates, and removes the logs. */
+/* Gives the disk the name that it has in templates, and removes what only its maker needed. */
 static int tidy(const struct qemu_vm *vm, struct err *e)
 {
-	static const char *const logs[] = {
-		"console.log", "console.log.1", "qemu.log", "qemu.log.1"};
+	static const char *const others[] = {
+		"console.log", "console.log.1", "qemu.log", "qemu.log.1", "initrd"};
 	auto_free char *overlay = NULL, *disk = NULL;
 
 	if (str_printf(&overlay, e, "%s/%s.qcow2", vm->dir, vm->spec->name) < 0 ||
@@ -201,10 +202,10 @@ static int tidy(const struct qemu_vm *vm, struct err *e)
 		return -1;
 	if (vm->image->disk && rename(overlay, disk) < 0)
 		return err_sys(e, errno, "%s", overlay);
-	for (unsigned i = 0; i < ARRAY_LEN(logs); i++) {
+	for (unsigned i = 0; i < ARRAY_LEN(others); i++) {
 		auto_free char *path = NULL;
 
-		if (str_printf(&path, e, "%s/%s.%s", vm->dir, vm->spec->name, logs[i]) < 0)
+		if (str_printf(&path, e, "%s/%s.%s", vm->dir, vm->spec->name, others[i]) < 0)
 			return -1;
 		unlink(path);
 	}

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "driver/qemu/vm/args.h"
+#include "driver/qemu/vm/files.h"
 #include "driver/qemu/vm/guest.h"
 #include "driver/qemu/vm/monitor.h"
 #include "driver/qemu/vm/state.h"
@@ -114,7 +115,10 @@ int qemu_vm_prepare(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (vm->spec->cloud_init && (vm_path(vm, "seed.iso", &seed, e) < 0 ||
 					    seed_write(seed, vm->sandbox, vm->spec, e) < 0))
 		return -1;
-	return 0;
+	if (qemu_files_initrd(vm, e) < 0)
+		return -1;
+	/* The disk of a template has them already. */
+	return vm->template ? 0 : qemu_files_put(vm, op, e);
 }
 
 /* The files that a QEMU gets when it starts. Our copies are closed when it has them. */
@@ -200,7 +204,7 @@ static int add_uefi(struct files *f, const char *vars, struct err *e)
 
 static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, struct err *e)
 {
-	auto_free char *overlay = NULL, *vars = NULL, *seed = NULL;
+	auto_free char *overlay = NULL, *vars = NULL, *seed = NULL, *initrd = NULL;
 
 	if (add_pair(f, QEMU_FD_QMP, &vm->qmp_fd, e) < 0 ||
 		add_pair(f, QEMU_FD_AGENT, &vm->agent_fd, e) < 0 ||
@@ -217,8 +221,11 @@ static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		return -1;
 	if (kernel && add_open(f, kernel, O_RDONLY, QEMU_FD_KERNEL, e) < 0)
 		return -1;
+	if (vm_path(vm, "initrd", &initrd, e) < 0)
+		return -1;
 	if (kernel && vm->image->initrd &&
-		add_open(f, vm->image->initrd, O_RDONLY, QEMU_FD_INITRD, e) < 0)
+		add_open(f, qemu_files_in_initrd(vm) ? initrd : vm->image->initrd, O_RDONLY,
+			QEMU_FD_INITRD, e) < 0)
 		return -1;
 	if (vm->spec->uefi_boot && add_uefi(f, vars, e) < 0)
 		return -1;

@@ -1,0 +1,17 @@
+/* files.h - the files of the spec that are in a VM when it boots. By the VM's owner. */
+#pragma once
+
+#include "driver/qemu/vm/vm.h"
+#include "wire/sha256.h"
+
+/* The image that puts files onto disks. */
+#define FILES_HELPER "tiny"
+
+/* Puts the files onto the VM's new disk. */
+int qemu_files_put(struct qemu_vm *vm, const struct op *op, struct err *e);
+/* For a VM without a disk: makes an initramfs that has the files, too. */
+int qemu_files_initrd(const struct qemu_vm *vm, struct err *e);
+/* Whether the VM starts with that initramfs. */
+bool qemu_files_in_initrd(const struct qemu_vm *vm);
+/* Adds all that matters of the files to a template's key. */
+int qemu_files_sum(const struct vm_spec *spec, struct sha256 *s, struct err *e);
