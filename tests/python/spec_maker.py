@@ -183,10 +183,12 @@ class SpecMaker:
         vm["depends_on"] = [name for name in earlier if self.random.random() < OPTIONAL]
         if "source" not in vm or vm["source"] is None:
             vm["source"] = "mine"
+        vm.pop("ready_port", None)  # which NICs get an address is too long a story
         if driver == "proxmox":
             vm.pop("files", None)
-            vm.pop("ready_port", None)
             return
+        if str(vm.get("os_type")).startswith("w"):
+            vm.pop("files", None)
         for place, file in enumerate(vm.get("files") or ()):
             file["path"] += str(place)
             kinds = [kind for kind in FILE_KINDS if file.pop(kind, None) is not None]

@@ -29,12 +29,14 @@ pytestmark = pytest.mark.anyio
 
 GOLDEN = REPOSITORY / "tests" / "golden" / "spec"
 SEEDS = range(8)
-RIGHT, BROKEN = 20, 100  # specifications for each seed
+RIGHT, BROKEN = 20, 130  # specifications for each seed
 
 RECIPE = """#!/bin/sh
 echo x >"$1/kernel"
 echo x >"$1/initrd"
-echo '{"format":1,"arch":"x86_64","kernel":"kernel","initrd":"initrd","user":"root"}' >"$1/manifest.json"
+cat >"$1/manifest.json" <<END
+{"format":1,"arch":"x86_64","kernel":"kernel","initrd":"initrd","user":"root"}
+END
 """
 
 VM = {"source": "mine"}
