@@ -126,6 +126,7 @@ debian_build() {
 	disk_pack "$WORK/disk.raw"
 	manifest name="$1" description="$3 with systemd, python3 and sudo" \
 		kernel="$KERNEL" kernel_efi=vmlinuz initrd=initrd cmdline="$cmdline" \
-		disk=disk.qcow2 disk_format=qcow2 root=LABEL=root user=user min_ram_mb=256 firmware=any
+		disk=disk.qcow2 disk_format=qcow2 root=LABEL=root user=user min_ram_mb=256 firmware=any \
+		cloud_init=true
 	progress 9 9 'done'
 }

@@ -250,6 +250,7 @@ manifest() {
 		for pair in "$@"; do
 			case $pair in
 			min_ram_mb=*) printf ',\n  "min_ram_mb": %d' "${pair#*=}" ;;
+			cloud_init=*) printf ',\n  "cloud_init": %s' "${pair#*=}" ;;
 			*) printf ',\n  "%s": %s' "${pair%%=*}" "$(json_string "${pair#*=}")" ;;
 			esac
 		done

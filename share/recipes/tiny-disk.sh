@@ -51,5 +51,5 @@ disk_pack "$WORK/disk.raw"
 manifest name=tiny-disk \
 	description='The tiny system on a disk that boots from BIOS and UEFI, for tests' \
 	kernel= kernel_efi= initrd= cmdline= disk=disk.qcow2 disk_format=qcow2 \
-	root=LABEL=root user=user min_ram_mb=128 firmware=any
+	root=LABEL=root user=user min_ram_mb=128 firmware=any cloud_init=false
 progress 6 6 'done'

@@ -37,5 +37,5 @@ manifest name=tiny \
 	description='Kernel and initramfs with busybox and the guest agent, for demos and tests' \
 	kernel="$KERNEL" kernel_efi=vmlinuz initrd=initrd \
 	cmdline="$TINY_CMDLINE" \
-	disk= disk_format= root= user=user min_ram_mb=128 firmware=any
+	disk= disk_format= root= user=user min_ram_mb=128 firmware=any cloud_init=false
 progress 5 5 'done'

@@ -166,7 +166,8 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		{"user", JSON_STRING},
 		{"firmware", JSON_STRING},
 		{"min_ram_mb", JSON_INTEGER},
-		{"used", JSON_TRUE}, /* or false */
+		{"cloud_init", JSON_TRUE}, /* or false */
+		{"used", JSON_TRUE},       /* likewise */
 		{"source", JSON_STRING},
 		{"files", JSON_OBJECT},
 		{"digest", JSON_STRING},
@@ -292,6 +293,11 @@ static int copy_path(
 	return s ? str_printf(ret, e, "%s/%s", dir, s) : 0;
 }
 
+static enum knowledge read_knowledge(const json_t *v)
+{
+	return json_is_true(v) ? KNOWN_YES : json_is_false(v) ? KNOWN_NO : UNKNOWN;
+}
+
 int manifest_to_image(
 	const json_t *m, const char *dir, const char *name, struct image **ret, struct err *e)
 {
@@ -315,6 +321,7 @@ int manifest_to_image(
 		return -1;
 	if (!img->digest)
 		return err_set(e, ERR_INVALID, "no digest");
+	img->cloud_init = read_knowledge(json_object_get(m, "cloud_init"));
 	img->used = json_is_true(json_object_get(m, "used"));
 	img->min_ram_mb = (uint64_t)json_integer_value(json_object_get(m, "min_ram_mb"));
 	img->size = (uint64_t)json_integer_value(json_object_get(m, "size"));

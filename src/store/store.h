@@ -23,6 +23,8 @@ struct store_config {
 	const char *helper_path; /* moat-helper, whose guard runs above children */
 };
 
+enum knowledge { UNKNOWN, KNOWN_YES, KNOWN_NO };
+
 /* A copy that belongs to the caller. Members that may be absent are NULL; all others are set. */
 struct image {
 	char *name;                      /* "" for an image without a name */
@@ -31,15 +33,16 @@ struct image {
 	char *dir;                       /* absolute path, as those of the files below */
 	char *kernel, *initrd, *cmdline; /* kernel NULL: boots from its disk */
 	char *kernel_efi;                /* bzImage for UEFI firmware; NULL: use kernel */
-	char *disk, *disk_format; /* disk NULL: it runs from memory. disk_format: "qcow2", "raw" */
-	char *user;               /* default user of commands; NULL: root */
-	char *os_type;            /* "l26", "win11", "other", ... */
-	char *arch;               /* "x86_64" */
-	char *firmware;           /* "any", "bios", "uefi" */
-	bool used;                /* the disk is that of a VM that ran: it has an identity */
-	uint64_t min_ram_mb;      /* 0: unknown */
-	uint64_t size;            /* bytes on this host's disk */
-	int64_t created;          /* Unix time */
+	char *disk, *disk_format;  /* disk NULL: it runs from memory. disk_format: "qcow2", "raw" */
+	char *user;                /* default user of commands; NULL: root */
+	char *os_type;             /* "l26", "win11", "other", ... */
+	char *arch;                /* "x86_64" */
+	char *firmware;            /* "any", "bios", "uefi" */
+	enum knowledge cloud_init; /* whether cloud-init is in it */
+	bool used;                 /* the disk is that of a VM that ran: it has an identity */
+	uint64_t min_ram_mb;       /* 0: unknown */
+	uint64_t size;             /* bytes on this host's disk */
+	int64_t created;           /* Unix time */
 };
 void image_free(struct image *img); /* NULL is fine */
 static inline void auto_imagep(struct image **img)

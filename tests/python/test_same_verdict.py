@@ -35,7 +35,7 @@ RECIPE = """#!/bin/sh
 echo x >"$1/kernel"
 echo x >"$1/initrd"
 cat >"$1/manifest.json" <<END
-{"format":1,"arch":"x86_64","kernel":"kernel","initrd":"initrd","user":"root"}
+{"format":1,"arch":"x86_64","kernel":"kernel","initrd":"initrd","cloud_init":true,"user":"root"}
 END
 """
 

@@ -17,7 +17,7 @@ ROOT=$WORK/fs/root
 
 PACKAGES=systemd-sysv,dbus,udev,kmod,qemu-guest-agent,python3,sudo,iproute2,procps
 PACKAGES=$PACKAGES,openssh-server,ca-certificates,bash,coreutils,tar,gzip,xz-utils,curl,less
-PACKAGES=$PACKAGES,vim-tiny,netcat-openbsd,iputils-ping
+PACKAGES=$PACKAGES,vim-tiny,netcat-openbsd,iputils-ping,cloud-init
 
 mkdir -p "$WORK/fs"
 mount -t tmpfs -o mode=755,size=90% moat "$WORK/fs"
@@ -67,6 +67,8 @@ units_set() {
 	ln -sf multi-user.target "$ROOT/usr/lib/systemd/system/default.target"
 	# Generators for hardware and settings that the image does not have: a process each, at every boot.
 	mkdir -p "$ROOT/etc/systemd/system-generators"
+	# The initramfs starts cloud-init (boot/init).
+	ln -sf /dev/null "$ROOT/etc/systemd/system-generators/cloud-init-generator"
 	for generator in bless-boot cryptsetup getty gpt-auto hibernate-resume integritysetup rc-local \
 		ssh system-update sysv tpm2 veritysetup; do
 		ln -sf /dev/null "$ROOT/etc/systemd/system-generators/systemd-$generator-generator"

@@ -7,12 +7,16 @@
 
 static json_t *image_to_json(const struct image *img)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:s}", "name",
-		img->name, "digest", img->digest, "description", img->description, "arch",
+	json_t *cloud_init = img->cloud_init == UNKNOWN
+				     ? json_null()
+				     : json_boolean(img->cloud_init == KNOWN_YES);
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:s, s:o}",
+		"name", img->name, "digest", img->digest, "description", img->description, "arch",
 		img->arch, "user", img->user ? img->user : "root", "size", (json_int_t)img->size,
 		"created", (json_int_t)img->created, "kernel", img->kernel != NULL, "disk",
 		img->disk != NULL, "firmware", img->firmware, "os_type", img->os_type, "dir",
-		img->dir);
+		img->dir, "cloud_init", cloud_init);
 }
 
 static int give_image(const struct image *img, json_t **ret, struct err *e)

@@ -85,6 +85,11 @@ static int check_image(
 			e, SPEC_PLACE("vms[%zu].vcpus", i), "at most %d in a local VM", VCPUS_MAX);
 	if (vm->disk_gb && !image->disk)
 		return spec_err(e, SPEC_PLACE("vms[%zu].disk_gb", i), "the image has no disk");
+	if (vm->cloud_init &&
+		(image->cloud_init == KNOWN_NO || (!image->disk && image->cloud_init == UNKNOWN)))
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].cloud_init", i),
+			"there is no cloud-init in the image; `files` puts files into it, and "
+			"debian12 and debian13 have cloud-init");
 	return check_files(env, vm, image->disk, image->kernel && image->initrd, i, e);
 }
 

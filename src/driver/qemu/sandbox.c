@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "driver/cloud-init.h"
 #include "driver/health.h"
 #include "driver/qemu/net.h"
 #include "driver/qemu/vm/identity.h"
@@ -238,6 +239,23 @@ static int make_own(struct qemu_vm *vm, const struct op *op, struct err *e)
 }
 
 /* Waits until the guest answers and its healthcheck, if it has one, has passed. */
+static int await_cloud_init(struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	struct op boot = op_within(op, vm->env->boot_timeout);
+	struct guest *g;
+	int rc;
+
+	if (!vm->spec->cloud_init || vm->windows)
+		return 0;
+	if (links_take(&vm->links, &boot, &g, e) < 0)
+		return -1;
+	rc = cloud_init_wait(g, &boot, vm->image->cloud_init == KNOWN_YES, e);
+	links_give(&vm->links, g);
+	if (rc < 0)
+		qemu_vm_explain(vm, e);
+	return rc < 0 ? err_wrap(e, "VM %s", vm->spec->name) : 0;
+}
+
 static int wait_inside(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	struct op boot;
@@ -249,7 +267,7 @@ static int wait_inside(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (links_take(&vm->links, &boot, &g, e) < 0)
 		return -1;
 	links_give(&vm->links, g);
-	if (qemu_await_addresses(vm, op, e) < 0)
+	if (qemu_await_addresses(vm, op, e) < 0 || await_cloud_init(vm, op, e) < 0)
 		return -1;
 	if (!vm->spec->healthcheck)
 		return 0;

@@ -136,6 +136,8 @@ int qemu_identify(struct qemu_vm *vm, const struct op *op, struct err *e)
 	bool runner;
 
 	if (!vm->copied) {
+		if (vm->spec->cloud_init && vm->image->cloud_init == KNOWN_YES)
+			return 0; /* cloud-init gives it a name, and whatever else is its own */
 		if (name_only(vm, op, &runner, e) < 0)
 			return -1;
 		return vm->image->used && runner ? as_new_machine(vm, op, BOOTED, e) : 0;
