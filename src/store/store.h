@@ -104,10 +104,11 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	struct image **ret, struct err *e);
 
 struct import_req {
-	const char *path;     /* absolute: qcow2, raw, vmdk in one file, or OVA */
-	const char *name;     /* replaces the image of that name; NULL: from the file's name */
-	const char *user;     /* NULL: root */
-	const char *os_type;  /* NULL: "l26" */
+	const char *path;    /* absolute: qcow2, raw, vmdk in one file, vdi, vhdx, OVA; disks may be
+				compressed */
+	const char *name;    /* replaces the image of that name; NULL: from the file's name */
+	const char *user;    /* NULL: root */
+	const char *os_type; /* NULL: "l26" */
 	const char *firmware; /* "any", "bios", "uefi"; NULL: "any" */
 };
 /* Imports a disk image. The file is not trusted: it cannot make us read other files. See

@@ -55,10 +55,10 @@ static const struct opt import_opts[] = {
 const struct cmd cmd_image_import = {
 	.name = "image import",
 	.synopsis = "FILE",
-	.summary = "make an image from a disk file: qcow2, raw, vmdk or ova",
-	.about = "The file is copied and converted; it is not needed afterwards. The system in it "
-		 "needs\n"
-		 "the QEMU guest agent.",
+	.summary = "make an image from a disk file: qcow2, raw, vmdk, vdi, vhdx or ova",
+	.about = "The file is copied and converted; it is not needed afterwards. It may be "
+		 "compressed\n"
+		 "by gzip, xz or zstd. The system in it needs the QEMU guest agent.",
 	.examples = "  moat image import --name kali --user kali kali-linux.qcow2",
 	.opts = import_opts,
 	.min = 1,

@@ -9,6 +9,7 @@
 
 #include "store/draft.h"
 #include "store/manifest.h"
+#include "store/import/decompress.h"
 #include "store/import/ova.h"
 #include "store/import/probe.h"
 #include "store/import/qemu-img.h"
@@ -144,20 +145,28 @@ static int reuse(const struct op *op, struct draft *d, const json_t *m, const ch
 	return 0;
 }
 
-/* Extracts the disk of an OVA, as a source of its own. */
-static int unpack(const struct op *op, struct draft *d, const struct source *ova,
+/* The disk of an OVA, or of a compressed file, as a source of its own. fd: of the file. */
+static int unpack(const struct op *op, struct draft *d, const struct source *from, int fd,
 	struct source *ret, struct err *e)
 {
-	auto_free char *path = NULL;
+	auto_free char *path = NULL, *text = NULL;
+	struct decompress_req req = {
+		.helper_path = d->st->helper_path, .fd = fd, .kind = from->kind};
 
 	if (str_printf(&path, e, "%s/disk", d->work) < 0 ||
-		ova_extract_disk(op, ova->fd, path, e) < 0)
+		str_printf(&text, e, "unpacking %s", from->name) < 0)
+		return -1;
+	req.path = path;
+	req.text = text;
+	if (from->kind == PROBE_OVA ? ova_extract_disk(op, fd, path, e) < 0
+				    : decompress(op, &req, e) < 0)
 		return -1;
 	if (source_open(path, "the disk in it", ret, e) < 0)
 		return -1;
 	ret->name = "disk";
-	if (ret->kind == PROBE_OVA)
-		return err_set(e, ERR_INVALID, "not a good OVA: its disk is another archive");
+	if (ret->kind == PROBE_OVA || probe_is_compressed(ret->kind))
+		return err_set(
+			e, ERR_INVALID, "the disk in it is another archive: unpack it first");
 	return 0;
 }
 
@@ -194,16 +203,16 @@ static int convert(const struct op *op, struct draft *d, const struct source *s,
 
 	if (str_printf(&path, e, "%s/" DISK_NAME, d->out) < 0)
 		return -1;
-	if (s->kind == PROBE_OVA) {
-		if (unpack(op, d, s, &inner, e) < 0)
+	if (s->kind != PROBE_OVA && make_readable(op, d, s, &copy, e) < 0)
+		return -1;
+	if (copy >= 0)
+		img.fd = copy;
+	if (s->kind == PROBE_OVA || probe_is_compressed(s->kind)) {
+		if (unpack(op, d, s, img.fd, &inner, e) < 0)
 			return -1;
 		img.fd = inner.fd;
 		img.format = probe_kind_name(inner.kind);
-	} else if (make_readable(op, d, s, &copy, e) < 0) {
-		return -1;
 	}
-	if (copy >= 0)
-		img.fd = copy;
 	if (qemu_img_inspect(op, &img, e) < 0 || qemu_img_convert(op, &img, path, e) < 0)
 		return -1;
 	return source_unchanged(s, e);
@@ -228,20 +237,28 @@ static int import_claimed(struct store *st, const struct op *op, const struct im
 	return draft_commit(op, d, m, req->name, ret, e);
 }
 
+static void cut_ending(char *name, const char *const *endings, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (str_ends(name, endings[i]) && strlen(name) > strlen(endings[i])) {
+			name[strlen(name) - strlen(endings[i])] = 0;
+			return;
+		}
+}
+
 /* The default name of an image: "/x/Web Server.vmdk" becomes "Web-Server". */
 static int name_from_path(const char *path, char **ret, struct err *e)
 {
-	static const char *const endings[] = {".qcow2", ".raw", ".img", ".vmdk", ".ova"};
+	static const char *const packed[] = {".gz", ".xz", ".zst"};
+	static const char *const endings[] = {
+		".qcow2", ".raw", ".img", ".vmdk", ".vdi", ".vhdx", ".ova"};
 	const char *slash = strrchr(path, '/');
 	auto_free char *name = NULL;
 
 	if (str_dup(slash ? slash + 1 : path, &name, e) < 0)
 		return -1;
-	for (unsigned i = 0; i < ARRAY_LEN(endings); i++)
-		if (str_ends(name, endings[i]) && strlen(name) > strlen(endings[i])) {
-			name[strlen(name) - strlen(endings[i])] = 0;
-			break;
-		}
+	cut_ending(name, packed, ARRAY_LEN(packed));
+	cut_ending(name, endings, ARRAY_LEN(endings));
 	for (char *c = name; *c; c++)
 		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
 			*c = '-';

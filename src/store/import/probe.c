@@ -11,8 +11,15 @@ enum {
 	SECTOR = 512,
 };
 
-static const char *const kind_names[] = {
-	[PROBE_QCOW2] = "qcow2", [PROBE_RAW] = "raw", [PROBE_VMDK] = "vmdk", [PROBE_OVA] = "ova"};
+static const char *const kind_names[] = {[PROBE_QCOW2] = "qcow2",
+	[PROBE_RAW] = "raw",
+	[PROBE_VMDK] = "vmdk",
+	[PROBE_VDI] = "vdi",
+	[PROBE_VHDX] = "vhdx",
+	[PROBE_OVA] = "ova",
+	[PROBE_GZIP] = "gzip",
+	[PROBE_XZ] = "xz",
+	[PROBE_ZSTD] = "zstd"};
 
 const char *probe_kind_name(enum probe_kind kind)
 {
@@ -90,6 +97,39 @@ static int check_vmdk(struct bytes h, struct err *e)
 	return 0;
 }
 
+/* A VDI says of what type it is: a snapshot needs its parent. QEMU reads the other two. */
+static int check_vdi(struct bytes h, struct err *e)
+{
+	enum { TYPE_AT = 0x4c, DYNAMIC = 1, FIXED = 2, UNDO = 3, DIFFERENCE = 4 };
+	uint32_t type;
+
+	if (h.len < SECTOR)
+		return err_set(e, ERR_INVALID, "a vdi file cut short");
+	type = get_le32(h.p + TYPE_AT);
+	if (type == UNDO || type == DIFFERENCE)
+		return err_set(e, ERR_INVALID,
+			"it is a vdi snapshot that needs another file (its parent); merge them "
+			"first");
+	if (type != DYNAMIC && type != FIXED)
+		return err_set(e, ERR_UNSUPPORTED, "vdi of an unknown type");
+	return 0;
+}
+
+static bool find_compressed(struct bytes h, enum probe_kind *ret)
+{
+	if (HAS(h, 0, "\x1f\x8b"))
+		*ret = PROBE_GZIP;
+	else if (HAS(h, 0,
+			 "\xfd"
+			 "7zXZ"))
+		*ret = PROBE_XZ;
+	else if (HAS(h, 0, "\x28\xb5\x2f\xfd"))
+		*ret = PROBE_ZSTD;
+	else
+		return false;
+	return true;
+}
+
 static const char *other_format(struct bytes h)
 {
 	static const struct {
@@ -99,19 +139,11 @@ static const char *other_format(struct bytes h)
 		const char *name;
 	} known[] = {
 		{0, "COWD", 4, "vmdk of ESX 3 (COWD)"},
-		{0, "vhdxfile", 8, "vhdx"},
 		{0, "conectix", 8, "vhd"},
-		{0x40, "\x7f\x10\xda\xbe", 4, "vdi"},
 		{0, "QED", 4, "qed"},
 		{0, "WithoutFreeSpace", 16, "parallels"},
 		{0, "WithouFreSpacExt", 16, "parallels"},
 		{0, "LUKS\xba\xbe", 6, "luks (encrypted)"},
-		{0, "\x1f\x8b", 2, "gzip: unpack it first"},
-		{0,
-			"\xfd"
-			"7zXZ",
-			5, "xz: unpack it first"},
-		{0, "\x28\xb5\x2f\xfd", 4, "zstd: unpack it first"},
 		{0, "BZh", 3, "bzip2: unpack it first"},
 		{0, "PK\x03\x04", 4, "zip: unpack it first"},
 		{0, "7z\xbc\xaf\x27\x1c", 6, "7z: unpack it first"},
@@ -147,6 +179,17 @@ int probe_disk(const struct probe_in *in, enum probe_kind *ret, struct err *e)
 		*ret = PROBE_VMDK;
 		return check_vmdk(in->head, e);
 	}
+	if (HAS(in->head, 0x40, "\x7f\x10\xda\xbe")) {
+		*ret = PROBE_VDI;
+		return check_vdi(in->head, e);
+	}
+	/* Whether it needs a parent is too far behind to be seen here. QEMU refuses that. */
+	if (HAS(in->head, 0, "vhdxfile")) {
+		*ret = PROBE_VHDX;
+		return 0;
+	}
+	if (find_compressed(in->head, ret))
+		return 0;
 	if (HAS(in->head, 0, "# Disk DescriptorFile"))
 		return err_set(e, ERR_INVALID,
 			"it is a vmdk descriptor whose data is in other files; "
@@ -154,7 +197,9 @@ int probe_disk(const struct probe_in *in, enum probe_kind *ret, struct err *e)
 	other = other_format(in->head);
 	if (other)
 		return err_set(e, ERR_UNSUPPORTED,
-			"its format is %s; moat takes qcow2, raw, vmdk and ova", other);
+			"its format is %s; moat takes qcow2, raw, vmdk, vdi, vhdx "
+			"and ova",
+			other);
 	if (HAS(in->head, 257, "ustar")) {
 		*ret = PROBE_OVA;
 		return 0;
@@ -163,5 +208,7 @@ int probe_disk(const struct probe_in *in, enum probe_kind *ret, struct err *e)
 		*ret = PROBE_RAW;
 		return 0;
 	}
-	return err_set(e, ERR_INVALID, "not a disk image: neither qcow2, raw, vmdk nor ova");
+	return err_set(e, ERR_INVALID,
+		"not a disk image: neither qcow2, raw, vmdk, vdi, vhdx nor "
+		"ova");
 }

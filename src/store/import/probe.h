@@ -5,11 +5,23 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "util/buf.h"
 
 enum { PROBE_HEAD = 64 * 1024 }; /* bytes at the beginning of the file that are examined */
 
-enum probe_kind { PROBE_QCOW2, PROBE_RAW, PROBE_VMDK, PROBE_OVA };
+enum probe_kind {
+	PROBE_QCOW2,
+	PROBE_RAW,
+	PROBE_VMDK,
+	PROBE_VDI,
+	PROBE_VHDX,
+	PROBE_OVA,
+	PROBE_GZIP, /* from here on: a disk, compressed */
+	PROBE_XZ,
+	PROBE_ZSTD,
+};
 
 struct probe_in {
 	struct bytes head; /* the first PROBE_HEAD bytes, or the whole file if it is shorter */
@@ -22,5 +34,10 @@ struct probe_in {
  * external data file, extents, a parent). ERR_UNSUPPORTED: another format, which the message names.
  */
 int probe_disk(const struct probe_in *in, enum probe_kind *ret, struct err *e);
-/* "qcow2", "raw", "vmdk", "ova": the first three are qemu-img's names too. */
+/* Whether what was found has to be unpacked to see what it is. */
+static inline bool probe_is_compressed(enum probe_kind kind)
+{
+	return kind >= PROBE_GZIP;
+}
+/* "qcow2", "raw", "vmdk", "vdi", "vhdx", which are qemu-img's names too; "ova", "gzip"... */
 const char *probe_kind_name(enum probe_kind kind);

@@ -186,6 +186,42 @@ static void test_ova(struct store *st)
 	OK(store_is_clean());
 }
 
+/* Compresses a file of the test. */
+static bool pack(const char *program, const char *file)
+{
+	const char *argv[] = {program, "-k", "-q", at("%s", file), NULL};
+
+	return run(argv);
+}
+
+static void test_other_formats(struct store *st)
+{
+	OK(convert("vdi", NULL, "disk.vdi"));
+	OK(import_file(st, "disk.vdi", NULL) == ERR_NONE && same_as_disk(st, "disk"));
+	OK(convert("vdi", "static=on", "static.vdi"));
+	OK(import_file(st, "static.vdi", NULL) == ERR_NONE && same_as_disk(st, "static"));
+	OK(convert("vhdx", NULL, "windows.vhdx"));
+	OK(import_file(st, "windows.vhdx", NULL) == ERR_NONE && same_as_disk(st, "windows"));
+}
+
+static void test_compressed(struct store *st)
+{
+	OK(convert("qcow2", NULL, "small.qcow2"));
+	OK(pack("gzip", "disk.raw") && pack("xz", "small.qcow2") && pack("zstd", "disk.vdi"));
+	OK(import_file(st, "disk.raw.gz", NULL) == ERR_NONE && same_as_disk(st, "disk"));
+	OK(import_file(st, "small.qcow2.xz", NULL) == ERR_NONE && same_as_disk(st, "small"));
+	OK(import_file(st, "disk.vdi.zst", "zstd") == ERR_NONE && same_as_disk(st, "zstd"));
+	OK(pack("xz", "disk.raw.gz"));
+	OK(import_file(st, "disk.raw.gz.xz", "x") == ERR_INVALID && strstr(said, "archive"));
+	OK(truncate(at("disk.raw.gz"), 500) == 0);
+	OK(import_file(st, "disk.raw.gz", "x") == ERR_INVALID && strstr(said, "cut short"));
+	/* What is inside is looked at as any other disk. */
+	write_file(at("flat.raw"), "# Disk DescriptorFile\nRW 8 FLAT \"/etc/passwd\" 0\n");
+	OK(pack("gzip", "flat.raw"));
+	OK(import_file(st, "flat.raw.gz", "x") == ERR_INVALID && strstr(said, "other files"));
+	OK(store_is_clean());
+}
+
 static void test_hostile(struct store *st)
 {
 	const char *overlay[] = {"qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b",
@@ -202,8 +238,8 @@ static void test_hostile(struct store *st)
 	OK(import_file(st, "external.qcow2", "x") == ERR_INVALID && strstr(said, "another file"));
 	OK(convert("vmdk", "subformat=monolithicFlat", "flat.vmdk"));
 	OK(import_file(st, "flat.vmdk", "x") == ERR_INVALID && strstr(said, "other files"));
-	OK(convert("vdi", NULL, "disk.vdi"));
-	OK(import_file(st, "disk.vdi", "x") == ERR_UNSUPPORTED && strstr(said, "vdi"));
+	OK(convert("vpc", NULL, "disk.vhd"));
+	OK(import_file(st, "disk.vhd", "x") == ERR_UNSUPPORTED && strstr(said, "vhd"));
 	write_file(at("letter.txt"), "Dear Sir or Madam");
 	OK(import_file(st, "letter.txt", "x") == ERR_INVALID && strstr(said, "not a disk image"));
 	OK(import_file(st, "no-such-file", "x") == ERR_NOT_FOUND && strstr(said, "no-such-file"));
@@ -335,6 +371,8 @@ int main(int argc, char **argv)
 	test_formats(st);
 	test_details(st);
 	test_ova(st);
+	test_other_formats(st);
+	test_compressed(st);
 	test_hostile(st);
 	test_confined(st);
 	test_no_space();

@@ -244,7 +244,23 @@ static void test_probe_hostile(void)
 		"other files"));
 	memset(b, 0, sizeof(b));
 	memcpy(b, "vhdxfile", 8);
-	OK(strstr(probe(b, sizeof(b), "a.img"), "unsupported: its format is vhdx"));
+	OK(strcmp(probe(b, sizeof(b), "a.img"), "ok:vhdx") == 0);
+	memset(b, 0, sizeof(b));
+	memcpy(b + 0x40, "\x7f\x10\xda\xbe", 4);
+	OK(strstr(probe(b, sizeof(b), "a.vdi"), "unsupported: vdi of an unknown type"));
+	b[0x4c] = 1;
+	OK(strcmp(probe(b, sizeof(b), "a"), "ok:vdi") == 0);
+	b[0x4c] = 2;
+	OK(strcmp(probe(b, sizeof(b), "a"), "ok:vdi") == 0);
+	b[0x4c] = 4;
+	OK(strstr(probe(b, sizeof(b), "a"), "parent"));
+	OK(strstr(probe(b, 0x50, "a"), "cut short"));
+	OK(strcmp(probe("\x1f\x8b", 2, "a"), "ok:gzip") == 0);
+	OK(strcmp(probe("\xfd"
+			"7zXZ",
+			  6, "a"),
+		   "ok:xz") == 0);
+	OK(strcmp(probe("\x28\xb5\x2f\xfd", 4, "a"), "ok:zstd") == 0);
 	memset(b, 0, sizeof(b));
 	memcpy(b + 0x8001, "CD001", 5);
 	OK(strstr(probe(b, sizeof(b), "a.img"), "unsupported: its format is iso"));
