@@ -254,15 +254,11 @@ static int run_task(struct running *r, struct err *e)
 	return pve_task_wait(r->api, r->op, upid, NULL, e);
 }
 
-static int run(struct running *r, const char *fmt, va_list ap, struct err *e)
+static int run(struct running *r, struct err *e)
 {
 	struct op budget = op_within(r->op, PVE_BUSY_SECONDS);
 	auto_json json_t *known = json_object(), *ignored = NULL;
-	auto_free char *path = NULL;
 
-	if (form_vpath(&path, fmt, ap, e) < 0)
-		return -1;
-	r->path = path;
 	r->known = known;
 	if (r->once && find_new(r, &ignored, e) < 0)
 		return -1;
@@ -279,13 +275,15 @@ int pve_run(struct pve_api *api, const struct op *op, const char *method, json_t
 	auto_json __attribute__((unused)) json_t *used = params;
 	struct running r = {
 		.api = api, .op = op, .method = method, .params = params, .flags = flags};
+	auto_free char *path = NULL;
 	va_list ap;
 	int rc;
 
 	va_start(ap, fmt);
-	rc = run(&r, fmt, ap, e);
+	rc = form_vpath(&path, fmt, ap, e);
 	va_end(ap);
-	return rc;
+	r.path = path;
+	return rc < 0 ? -1 : run(&r, e);
 }
 
 int pve_run_once(struct pve_api *api, const struct op *op, const struct pve_once *once,
@@ -298,13 +296,15 @@ int pve_run_once(struct pve_api *api, const struct op *op, const struct pve_once
 		.params = params,
 		.flags = flags,
 		.once = once};
+	auto_free char *path = NULL;
 	va_list ap;
 	int rc;
 
 	va_start(ap, fmt);
-	rc = run(&r, fmt, ap, e);
+	rc = form_vpath(&path, fmt, ap, e);
 	va_end(ap);
-	return rc;
+	r.path = path;
+	return rc < 0 ? -1 : run(&r, e);
 }
 
 int pve_task_list(
