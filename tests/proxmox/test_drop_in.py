@@ -99,9 +99,9 @@ async def test_a_user_logs_in(sample: Sample) -> None:
     assert await sh("mkdir 'sub dir'") == ""
     assert await sh("pwd", cwd="sub dir") == "/home/kim/sub dir"
     assert await sh("pwd", cwd="/proc") == "/proc"
-    assert await sh("echo \"$A\"", env={"A": "it's $HOME\n"}) == "it's $HOME"
+    assert await sh('echo "$A"', env={"A": "it's $HOME\n"}) == "it's $HOME"
     assert await sh("cat", input="from 'me'") == "from 'me'"
-    assert await sh("echo \"$0 $1\"") == "sh"
+    assert await sh('echo "$0 $1"') == "sh"
     assert (await machine.exec(["ulimit", "-n"], user="kim")).success  # the shell's own command
     assert (await machine.exec(["echo", "a b", "$HOME", "'"], user="kim")).stdout == "a b $HOME '\n"
     assert (await machine.exec(["sh", "-c", "exit 70"], user="kim")).returncode == 70

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import time
@@ -41,6 +42,12 @@ async def agent_of(call: Call, *privileges: str) -> Agent:
         # Each call of the genuine server asks first whether the agent is there.
         await machine.agent.ping()
     return machine.agent
+
+
+async def spend_on(call: Call, size: int) -> None:
+    """What comes out of a guest costs the server's processor, by its size."""
+    if call.app.read_cost:
+        await asyncio.sleep(call.app.read_cost * size / PIECE)
 
 
 class Guarded:
@@ -108,6 +115,7 @@ async def exec_status(call: Call) -> Any:
         # By then the agent has forgotten the command: its output is lost.
         await call.app.pause(CALL_TIME)
         raise fail(f"VM {call['vmid']} qga command 'guest-exec-status' failed - got timeout")
+    await spend_on(call, len(out) + len(err))
     result: dict[str, Any] = {"exited": 1}
     for name in ("exitcode", "signal"):
         if name in status:
@@ -149,6 +157,7 @@ async def file_read(call: Call) -> Any:
             pieces.append(piece)
             offset += len(piece)
             left -= len(piece)
+    await spend_on(call, sum(map(len, pieces)))
     if call.get("decode", True):
         content = b"".join(pieces).decode("latin-1")
     else:

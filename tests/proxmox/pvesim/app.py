@@ -95,6 +95,8 @@ class App:
         self.machines: Any = None
         self.front: Any = None
         self.rollback_hold = 2.0
+        # Seconds for a MiB that is read through a guest agent.
+        self.read_cost = 0.0
         self.terminals: dict[int, Any] = {}
         self.made: list[str] = []
         self.started = time.time()

@@ -75,6 +75,18 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--agent-latency", type=float, default=0.0, help="seconds that an agent call costs"
     )
     parser.add_argument(
+        "--read-cost",
+        type=float,
+        default=0.0,
+        help="seconds that a MiB costs which is read through the agent",
+    )
+    parser.add_argument("--apply-time", type=float, help="seconds that an apply of networks takes")
+    parser.add_argument(
+        "--genuine-costs",
+        action="store_true",
+        help="what was measured on a genuine server, for all of these",
+    )
+    parser.add_argument(
         "--rollback-hold",
         type=float,
         default=2.0,
@@ -87,7 +99,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--print-json", action="store_true", help="where the server is, in one line"
     )
     parser.add_argument("--die-with-stdin", action="store_true")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.genuine_costs:
+        options.agent_latency, options.read_cost = 0.11, 0.4
+        options.task_time, options.apply_time = 1.5, 2.0
+    return options
 
 
 def certificate(folder: Path) -> tuple[Path, Path, str]:
@@ -141,6 +157,9 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
         context.load_cert_chain(cert, key)
     app = App(options, folder, nodes)
     app.rollback_hold = options.rollback_hold
+    app.read_cost = options.read_cost
+    if options.apply_time is not None:
+        app.tasks.seconds_of["reloadnetworkall"] = options.apply_time
     app.machines = machines_of(options, app)
     app.auth.passwords[options.user] = options.password or secrets.token_urlsafe(18)
     if options.token:
