@@ -99,7 +99,7 @@ def full_config() -> ProxmoxSandboxEnvironmentConfig:
                     ),
                 ),
             ),
-            use_pve_ipam_dnsnmasq=False,
+            use_pve_ipam_dnsnmasq=True,
         ),
     )
 
@@ -122,7 +122,7 @@ def test_proxmox_spec() -> None:
     assert victim["source"] == {"ova": str(Path("victim.ova").absolute())}
     assert victim["depends_on"] == ["romeo"]
     vnet = spec["networks"]["vnets"][0]
-    assert vnet["dhcp"] is False
+    assert vnet["dhcp"] is True
     assert vnet["subnets"][0]["dhcp_ranges"] == [
         {"start": "192.168.20.50", "end": "192.168.20.100"}
     ]
@@ -529,7 +529,7 @@ def test_directories_of_vagrant_sandboxes(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_is_not_here_says_why() -> None:
-    for name in ("cleanup_sandbox_with_vms", "_startup_semaphore"):
+    for name in ("cleanup_sandbox_with_vms", "destroy_sandbox_vms"):
         with pytest.raises(ImportError, match=f"{name} is not in moat: the daemon "):
             exec(f"from vagrantsandbox.vagrant_sandbox_provider import {name}")
     with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
