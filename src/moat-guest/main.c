@@ -12,7 +12,7 @@
 #include "moat-guest/common/job.h"
 #include "moat-guest/once/disc.h"
 #include "moat-guest/once/once.h"
-#include "moat-guest/serve/settle.h"
+#include "moat-guest/serve/process.h"
 #include "moat-guest/common/spool.h"
 #include "moat-guest/command/supervisor.h"
 
@@ -70,7 +70,7 @@ static int serve(const char *where, bool ascii, bool daemon)
 	if (!error && daemon)
 		go_to_background();
 	if (!error) {
-		settle(uplink.is_port);
+		process_prepare(uplink.is_port);
 		blank_stdio(daemon);
 		error = runner_serve(&uplink);
 	}

@@ -63,7 +63,7 @@ static void end_input(struct input *in)
 	in->mid_line = false;
 }
 
-static void settle(struct input *in)
+static void update_watch(struct input *in)
 {
 	if (!in->len) {
 		forget(in);
@@ -82,7 +82,7 @@ static void input_ready(struct watch *w, uint32_t events)
 	in->start += n;
 	in->len -= n;
 	job_consume(in->job, n, in->len == 0);
-	settle(in);
+	update_watch(in);
 }
 
 void input_data(struct input *in, const uint8_t *p, size_t len)
@@ -102,11 +102,11 @@ void input_data(struct input *in, const uint8_t *p, size_t len)
 		in->len += len - n;
 	}
 	job_consume(in->job, n, in->len == 0);
-	settle(in);
+	update_watch(in);
 }
 
 void input_eof(struct input *in)
 {
 	in->eof = true;
-	settle(in);
+	update_watch(in);
 }

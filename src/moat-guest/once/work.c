@@ -16,7 +16,7 @@
 #include "wire/wire.h"
 #include "moat-guest/common/job.h"
 #include "moat-guest/once/once.h"
-#include "moat-guest/serve/settle.h"
+#include "moat-guest/serve/process.h"
 #include "moat-guest/common/spool.h"
 
 enum {
@@ -300,7 +300,7 @@ _Noreturn void once_work(struct once_request *rq)
 
 	setsid();
 	blank_stdio();
-	settle(true);
+	process_prepare(true);
 	w.fd = start_runner(rq);
 	if (w.fd < 0)
 		_exit(1);

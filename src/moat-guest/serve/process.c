@@ -1,4 +1,4 @@
-#include "moat-guest/serve/settle.h"
+#include "moat-guest/serve/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,7 +113,7 @@ static void default_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-void settle(bool own_life)
+void process_prepare(bool own_life)
 {
 	default_signals();
 	umask(022);
