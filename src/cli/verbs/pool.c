@@ -56,7 +56,7 @@ static int print_pools(struct cli *cli, const json_t *result, struct err *e)
 		auto_free char *safe = text_safe(pool);
 
 		if (json_integer_value(waiting) > 0)
-			printf("%" JSON_INTEGER_FORMAT " waiting for a place in pool %s\n",
+			printf("%" JSON_INTEGER_FORMAT " waiting for room in pool %s\n",
 				json_integer_value(waiting), safe ? safe : "");
 	}
 	return EXIT_OK;

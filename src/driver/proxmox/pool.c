@@ -330,7 +330,7 @@ static int choose_and_claim(struct pve_sandbox *b, const struct op *op,
 	return e->kind == ERR_BUSY ? 0 : -1;
 }
 
-static void take_place(struct pve_sandbox *b, struct pve_inst *inst)
+static void enter_instance(struct pve_sandbox *b, struct pve_inst *inst)
 {
 	auto_unlock struct lock *held = lock_take(&b->d->mu);
 
@@ -370,7 +370,7 @@ static const char *pool_name(const struct sandbox_spec *spec, struct pve_inst *c
 	return spec->pool ? spec->pool : insts[0] ? insts[0]->pool : "default";
 }
 
-int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
+int pve_pool_enter(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
 	json_t **ret_vms, struct err *e)
 {
 	const char *name = pool_name(b->spec, insts);
@@ -399,7 +399,7 @@ int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const
 		if (strncmp(said, e->msg, sizeof(said) - 1) != 0)
 			op_progress(op, 0, 0,
 				away ? "waiting for a server of pool %s: %s"
-				     : "waiting for a place in pool %s: %s",
+				     : "waiting for room in pool %s: %s",
 				name, e->msg);
 		snprintf(said, sizeof(said), "%.255s", e->msg);
 		rc = wait_a_while(&w, op, first, away, e);
@@ -407,7 +407,7 @@ int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const
 			break;
 	}
 	if (rc > 0)
-		take_place(b, o.inst);
+		enter_instance(b, o.inst);
 	leave(b->d, pool, &w);
 	if (rc < 0)
 		return -1;
@@ -415,7 +415,7 @@ int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const
 	return 0;
 }
 
-void pve_place_started(struct pve_sandbox *b)
+void pve_pool_started(struct pve_sandbox *b)
 {
 	auto_unlock struct lock *held = lock_take(&b->d->mu);
 
@@ -424,11 +424,11 @@ void pve_place_started(struct pve_sandbox *b)
 	b->promised = false;
 }
 
-void pve_place_leave(struct pve_sandbox *b)
+void pve_pool_leave(struct pve_sandbox *b)
 {
 	if (!b->inst)
 		return;
-	pve_place_started(b);
+	pve_pool_started(b);
 	auto_unlock struct lock *held = lock_take(&b->d->mu);
 	b->inst->sandboxes--;
 	b->inst = NULL;

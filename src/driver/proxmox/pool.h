@@ -1,13 +1,14 @@
-/* pool.h - places for sandboxes on the instances of their pool, and `moat pool`. Any thread. */
+/* pool.h - room for sandboxes on the instances of their pool, and `moat pool`. Any thread. */
 #pragma once
 
 #include "driver/proxmox/site/sandbox.h"
 
-/* Waits for a place for the sandbox. *ret_vms: the VMs on the node, as the server lists them. */
-int pve_place(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
+/* Waits for room for the sandbox on an instance of its pool, and takes it. *ret_vms: the VMs on the
+ * node, as the server lists them. */
+int pve_pool_enter(struct pve_sandbox *b, const struct op *op, struct pve_inst *const *insts,
 	json_t **ret_vms, struct err *e);
-void pve_place_started(struct pve_sandbox *b); /* its memory shows in the node's figures now */
-void pve_place_leave(struct pve_sandbox *b);
+void pve_pool_started(struct pve_sandbox *b); /* its memory shows in the node's figures now */
+void pve_pool_leave(struct pve_sandbox *b);
 
 struct pve_room { /* memory of a node */
 	int64_t total_mb;

@@ -177,7 +177,7 @@ static int fill_sandbox(
 		return -1;
 	if (pve_parallel(op, b->n_vms, start_one, &m, e) < 0)
 		return -1;
-	pve_place_started(b);
+	pve_pool_started(b);
 	return 0;
 }
 
@@ -266,7 +266,7 @@ static int remove_sandbox(struct pve_sandbox *b, const struct op *op, struct err
 	else if (journal_sandbox_remove(d->env->journal, b->id, e) < 0)
 		rc = -1;
 	pve_claims_forget(b);
-	pve_place_leave(b);
+	pve_pool_leave(b);
 	pve_sandbox_leave(b);
 	pve_sandbox_free(b);
 	if (rc < 0)
@@ -289,7 +289,7 @@ static int create(struct driver *base, const struct op *op, const struct sandbox
 	if (pve_access_read(d, req->access, &insts, e) < 0 || pve_sandbox_new(d, req, &b, e) < 0)
 		return -1;
 	pve_sandbox_enter(b);
-	if (pve_place(b, op, insts, &vms, e) < 0)
+	if (pve_pool_enter(b, op, insts, &vms, e) < 0)
 		goto fail;
 	b->api = pve_site_api(b->site);
 	if (fill_sandbox(b, op, vms, e) < 0) {

@@ -9,7 +9,7 @@
 int pve_bulk_begin(struct pve_bulk *b, struct pve_runner *r, struct pve_disc *d, struct err *e)
 {
 	*b = (struct pve_bulk){.runner = r, .disc = d, .content = {.fd = -1}};
-	if (pve_runner_id(b->request.id, e) < 0 || pve_runner_place(r, &b->place, e) < 0)
+	if (pve_runner_id(b->request.id, e) < 0 || pve_runner_path(r, &b->path, e) < 0)
 		return -1;
 	return pve_disc_content_begin(d, &b->content, e);
 }
@@ -19,14 +19,14 @@ void pve_bulk_end(struct pve_bulk *b)
 	if (b->request.length > b->content.size && b->request.id[0])
 		pve_runner_drop(b->runner, b->request.id);
 	pve_disc_content_end(&b->content);
-	free(b->place);
-	b->place = NULL;
+	free(b->path);
+	b->path = NULL;
 }
 
 /* Sends the disc that has been filled. */
 static int send_disc(struct pve_bulk *b, const struct op *op, bool *ret_try_pieces, struct err *e)
 {
-	struct pve_disc_target to = {.place = b->place,
+	struct pve_disc_target to = {.path = b->path,
 		.id = b->request.id,
 		.offset = b->request.length - b->content.size};
 

@@ -9,7 +9,7 @@ struct pve_bulk {
 	struct pve_runner *runner;
 	struct pve_disc *disc;
 	struct pve_spooled request; /* in the guest's spool so far, with what is in content */
-	char *place;
+	char *path;
 	struct pve_disc_content content; /* what goes onto the next disc */
 };
 

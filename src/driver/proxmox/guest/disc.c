@@ -208,7 +208,7 @@ static int let_copy(struct disc *k, const struct op *op, const struct pve_disc_c
 {
 	auto_qga_exit struct qga_exit x = {0};
 	char offset[24], size[24];
-	const char *const argv[] = {to->place, "take", k->name, to->id, offset, size, k->sum, NULL};
+	const char *const argv[] = {to->path, "take", k->name, to->id, offset, size, k->sum, NULL};
 
 	snprintf(offset, sizeof(offset), "%" PRIu64, to->offset);
 	snprintf(size, sizeof(size), "%" PRIu64, c->size);

@@ -44,11 +44,11 @@ void pve_disc_content_end(struct pve_disc_content *c);
 
 /*
  * Appends the content to the request `id` in the guest's spool, which has `offset` bytes already.
- * place: the runner's path in the guest. On failure *ret_try_pieces says whether sending it in
+ * path: the runner's path in the guest. On failure *ret_try_pieces says whether sending it in
  * pieces may work.
  */
 struct pve_disc_target {
-	const char *place, *id;
+	const char *path, *id;
 	uint64_t offset;
 };
 int pve_disc_send(struct pve_disc *d, const struct op *op, struct pve_disc_content *c,

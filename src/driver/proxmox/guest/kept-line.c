@@ -77,14 +77,14 @@ int pve_kept_line_new(const struct pve_kept_line_vm *vm, struct pve_kept_line **
 
 static int serve_port(struct pve_kept_line *c, const struct op *op, struct err *e)
 {
-	auto_free char *place = NULL;
+	auto_free char *path = NULL;
 	auto_qga_exit struct qga_exit x = {0};
 	const char *argv[] = {NULL, "serve", PORT, "--ascii", "--daemon", NULL};
 
 	if (pve_runner_install(c->vm.runner, op, false, e) < 0 ||
-		pve_runner_place(c->vm.runner, &place, e) < 0)
+		pve_runner_path(c->vm.runner, &path, e) < 0)
 		return -1;
-	argv[0] = place;
+	argv[0] = path;
 	if (pve_agent_run(c->vm.agent, op, argv, NULL, &x, e) < 0)
 		return -1;
 	if (x.code && !(x.err.len && memmem(buf_data(&x.err), x.err.len, WIRE_ANOTHER_RUNNER,

@@ -41,7 +41,7 @@ struct pve_runner {
 	const struct runners *runners;
 	struct turn installing;
 	struct lock mu;
-	char *place; /* in the guest; NULL: not installed */
+	char *path; /* in the guest; NULL: not installed */
 	char old[OLD_MAX][ASCII_ID_MAX + 1];
 	unsigned n_old;
 	double first_poll; /* seconds after the answer to agent/exec */
@@ -68,26 +68,26 @@ void pve_runner_free(struct pve_runner *r)
 		return;
 	turn_done(&r->installing);
 	lock_done(&r->mu);
-	free(r->place);
+	free(r->path);
 	free(r);
 }
 
 /* Where the runner is. */
 
-int pve_runner_place(struct pve_runner *r, char **ret, struct err *e)
+int pve_runner_path(struct pve_runner *r, char **ret, struct err *e)
 {
 	auto_unlock struct lock *held = lock_take(&r->mu);
 
-	if (!r->place)
+	if (!r->path)
 		return err_set(e, ERR_UNAVAILABLE, "the runner is not in the guest");
-	return str_dup(r->place, ret, e);
+	return str_dup(r->path, ret, e);
 }
 
 static bool installed(struct pve_runner *r)
 {
 	auto_unlock struct lock *held = lock_take(&r->mu);
 
-	return r->place;
+	return r->path;
 }
 
 int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, struct err *e)
@@ -105,8 +105,8 @@ int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, st
 	if (pve_install(r->agent, op, r->runners, &path, e) < 0)
 		return -1;
 	auto_unlock struct lock *held = lock_take(&r->mu);
-	free(r->place);
-	r->place = path;
+	free(r->path);
+	r->path = path;
 	return 0;
 }
 
@@ -114,8 +114,8 @@ void pve_runner_forget(struct pve_runner *r)
 {
 	auto_unlock struct lock *held = lock_take(&r->mu);
 
-	free(r->place);
-	r->place = NULL;
+	free(r->path);
+	r->path = NULL;
 	r->n_old = 0;
 }
 
@@ -124,7 +124,7 @@ void pve_runner_forget(struct pve_runner *r)
 struct once {
 	struct pve_runner *r;
 	char id[ASCII_ID_MAX + 1];
-	char *place;
+	char *path;
 	struct strv argv; /* the whole command, with ids to be forgotten */
 	char *input;
 	unsigned n_old;
@@ -132,7 +132,7 @@ struct once {
 
 static void once_done(struct once *o)
 {
-	free(o->place);
+	free(o->path);
 	free(o->input);
 	strv_free(&o->argv);
 }
@@ -161,9 +161,9 @@ static int take_old(struct pve_runner *r, struct strv *argv, struct err *e)
 }
 
 /* The directory beside the program in which results and large requests lie. */
-static int spool_of(const char *place, char **ret, struct err *e)
+static int spool_of(const char *path, char **ret, struct err *e)
 {
-	return str_printf(ret, e, "%.*s/moat-spool", (int)(strrchr(place, '/') - place), place);
+	return str_printf(ret, e, "%.*s/moat-spool", (int)(strrchr(path, '/') - path), path);
 }
 
 /* Makes what goes to stdin: the head, and the request if it is small. */
@@ -193,7 +193,7 @@ static int put_request(struct once *o, const struct op *op, struct bytes request
 	h.crc = ascii_crc(0, request.p, request.len);
 	if (pve_agent_piece(request) == request.len)
 		return put_input(o, &h, request, e);
-	if (spool_of(o->place, &spool, e) < 0)
+	if (spool_of(o->path, &spool, e) < 0)
 		return -1;
 	for (struct bytes rest = request; rest.len; h.parts++) {
 		struct bytes piece = {rest.p, pve_agent_piece(rest)};
@@ -322,7 +322,7 @@ static int await(struct once *o, const struct op *op, struct retries *p, int64_t
 static int fetch(struct once *o, const struct op *op, const char *verb, struct retries *p,
 	struct qga_exit *ret, struct err *e)
 {
-	const char *const argv[] = {o->place, verb, o->id, NULL};
+	const char *const argv[] = {o->path, verb, o->id, NULL};
 	int64_t pid;
 	int rc;
 
@@ -395,10 +395,10 @@ static int read_parts(struct pve_runner *r, const struct op *op, const char *pre
 }
 
 /* Removes a result right away, because it may be large; does not wait for the end of that. */
-static void forget_now(struct pve_runner *r, const char *place, const char *id)
+static void forget_now(struct pve_runner *r, const char *path, const char *id)
 {
 	struct op op = op_for_cleanup(10);
-	const char *const argv[] = {place, "forget", id, NULL};
+	const char *const argv[] = {path, "forget", id, NULL};
 	struct err e;
 	int64_t pid;
 
@@ -419,11 +419,11 @@ static int read_result(struct once *o, const struct op *op, const struct qga_exi
 	if (h.parts) {
 		auto_free char *prefix = NULL, *spool = NULL;
 
-		if (spool_of(o->place, &spool, e) < 0 ||
+		if (spool_of(o->path, &spool, e) < 0 ||
 			str_printf(&prefix, e, "%s/%s/", spool, o->id) < 0 ||
 			read_parts(o->r, op, prefix, h.parts, &frames, e) < 0)
 			return -1;
-		forget_now(o->r, o->place, o->id);
+		forget_now(o->r, o->path, o->id);
 	} else {
 		while (len > n && text[len - 1] == '\n')
 			len--;
@@ -458,7 +458,7 @@ static int find_place(struct once *o, const struct op *op, struct err *e)
 {
 	if (pve_runner_install(o->r, op, false, e) < 0)
 		return -1;
-	return pve_runner_place(o->r, &o->place, e);
+	return pve_runner_path(o->r, &o->path, e);
 }
 
 /* Runs the operation whose input is ready. */
@@ -468,7 +468,7 @@ static int do_once(
 	auto_qga_exit struct qga_exit x = {0};
 	struct op part = op_within(op, timeout > 0 ? timeout + OVERDUE_S : 0);
 
-	strv_add_all(&o->argv, o->place, "once", o->id, NULL);
+	strv_add_all(&o->argv, o->path, "once", o->id, NULL);
 	if (take_old(o->r, &o->argv, e) < 0)
 		return -1;
 	if (run_command(o, &part, &x, e) < 0) {
@@ -512,11 +512,11 @@ int pve_runner_do_spooled(struct pve_runner *r, const struct op *op,
 
 void pve_runner_drop(struct pve_runner *r, const char *id)
 {
-	auto_free char *place = NULL;
+	auto_free char *path = NULL;
 	struct err e;
 
-	if (pve_runner_place(r, &place, &e) == 0)
-		forget_now(r, place, id);
+	if (pve_runner_path(r, &path, &e) == 0)
+		forget_now(r, path, id);
 }
 
 /* Output of commands on the kept line. */
@@ -540,11 +540,11 @@ bool pve_parse_spilled(const char *text, const char *spool, char id[33], unsigne
 int pve_runner_fetch_spilled(struct pve_runner *r, const struct op *op, const char *where,
 	size_t max, const struct guest_io *io, struct err *e)
 {
-	auto_free char *place = NULL, *spool = NULL;
+	auto_free char *path = NULL, *spool = NULL;
 	char id[ASCII_ID_MAX + 1];
 	unsigned parts[2];
 
-	if (pve_runner_place(r, &place, e) < 0 || spool_of(place, &spool, e) < 0)
+	if (pve_runner_path(r, &path, e) < 0 || spool_of(path, &spool, e) < 0)
 		return -1;
 	if (!pve_parse_spilled(where, spool, id, parts))
 		return fail_result(e, "where its output is");

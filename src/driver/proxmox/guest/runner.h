@@ -23,7 +23,7 @@ void pve_runner_free(struct pve_runner *r); /* NULL is fine */
  */
 int pve_runner_install(struct pve_runner *r, const struct op *op, bool force, struct err *e);
 /* The runner's path in the guest, which the caller frees; fails before an install. */
-int pve_runner_place(struct pve_runner *r, char **ret, struct err *e);
+int pve_runner_path(struct pve_runner *r, char **ret, struct err *e);
 
 /* Forgets what is known of the guest: it was reset, or went back to a snapshot. */
 void pve_runner_forget(struct pve_runner *r);

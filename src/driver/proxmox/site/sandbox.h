@@ -65,7 +65,7 @@ struct pve_sandbox {
 	size_t n_vms;
 };
 
-/* A sandbox that has no place on an instance yet; not in the driver's list. */
+/* A sandbox that is on no instance yet; not in the driver's list. */
 int pve_sandbox_new(struct pve_driver *d, const struct sandbox_request *req,
 	struct pve_sandbox **ret, struct err *e);
 void pve_sandbox_free(struct pve_sandbox *b);

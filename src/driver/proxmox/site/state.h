@@ -4,7 +4,7 @@
  *
  * How the driver works. A *site* is an API end point with a login (a server, or a cluster); an
  * *instance* is a node of a site with its storages and its pool, as users configure it. A sandbox
- * waits in its pool's queue for a place on an instance (pool.c), gets its networks
+ * waits in its pool's queue for room on an instance (pool.c), gets its networks
  * (network/net.c), finds or makes the templates of its VMs (images/source.c), clones, configures
  * and starts them (vm/vm.c). All it makes is journaled before and stamped on the server
  * (site/entry.c), so that it can be removed (cleanup/reclaim.c) by a daemon that knows no more than
