@@ -51,7 +51,8 @@ def installed(moat_deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "var/lib/dpkg/info").mkdir(parents=True)
     (root / "var/lib/dpkg/status").touch()
     as_root = () if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user")
-    ok(*as_root, "dpkg", f"--root={root}", "--force-depends", "--install", moat_deb)
+    command = (*as_root, "dpkg", f"--root={root}", "--force-depends", "--install", moat_deb)
+    ok(*command, PATH="/usr/sbin:/usr/bin:/sbin:/bin")
     return root
 
 

@@ -108,3 +108,13 @@ mkdir -p "$ROOT/dist"
 # auditwheel finds out on which systems it runs; it has nothing to add to it.
 PATH=$TOOLS:$PATH "$TOOLS/auditwheel" repair --plat "manylinux_$(echo "$GLIBC" | tr . _)_$ARCH" \
 	-w "$ROOT/dist" "$WHERE/$ARCH"/wheel/*.whl
+
+# It starts, and finds its parts, from an environment that has nothing else.
+if [ "$ARCH" = "$(uname -m)" ]; then
+	rm -rf "$WHERE/try"
+	python3 -m venv "$WHERE/try"
+	"$WHERE/try/bin/pip" install -q --no-deps "$ROOT"/dist/*"$ARCH.whl"
+	MOAT_HOME=$WHERE/try/home "$WHERE/try/bin/moat" ls
+	MOAT_HOME=$WHERE/try/home "$WHERE/try/bin/moat" serve --stop
+fi
+ls -l "$ROOT"/dist/*"$ARCH.whl"
