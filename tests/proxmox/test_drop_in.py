@@ -198,7 +198,13 @@ async def test_a_command_without_a_timeout_has_that_of_the_environment(
 async def test_the_log_says_where_a_sample_was(
     shop: PveServer, anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = ProxmoxSandboxEnvironmentConfig(vms_config=(vm("one"),))
+    subnet = {"cidr": "10.66.0.0/24", "gateway": "10.66.0.1", "snat": False}
+    ranges = [{"start": "10.66.0.10", "end": "10.66.0.20"}]
+    vnet = {"alias": "lan", "subnets": [{**subnet, "dhcp_ranges": ranges}]}
+    one_vm = vm("one", nics=({"vnet_alias": "lan"},))
+    config = ProxmoxSandboxEnvironmentConfig.model_validate(
+        {"vms_config": [one_vm], "sdn_config": {"vnet_configs": [vnet]}}
+    )
     made = await ProxmoxSandboxEnvironment.sample_init("task", config, {})
     one = made["one"].as_type(ProxmoxSandboxEnvironment)
     zones = shop.state()["zones"]
