@@ -191,7 +191,7 @@ static bool find_nic(int sock, const uint8_t mac[6], char ret[IFNAMSIZ])
 	return false;
 }
 
-static int set_cards(const struct identity *id)
+static int set_nics(const struct identity *id)
 {
 	auto_fd int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	char name[IFNAMSIZ];
@@ -263,7 +263,7 @@ static int apply(struct runner *r, const struct identity *id, const char **ret_w
 	}
 	if (!error && id->flags & WIRE_IDENTITY_NICS) {
 		*ret_what = "network interfaces";
-		error = set_cards(id);
+		error = set_nics(id);
 	}
 	if (!error && id->flags & WIRE_IDENTITY_HOSTNAME) {
 		*ret_what = "hostname";
