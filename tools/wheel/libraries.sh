@@ -20,7 +20,6 @@ sources_try() {
 
 # sources_fetch DIR: each library's source, patched by Debian, in DIR/NAME; DIR/versions names them.
 sources_fetch() {
-	HERE=$ROOT/share/recipes
 	apt_setup
 	apt_update
 	debian_sources_derive "$LIBRARIES_RELEASE" | sed 's/^deb /deb-src /' >"$WORK/all-sources.list"
@@ -82,7 +81,8 @@ build_libyaml() {
 build_xxhash() {
 	cmake_build "$1/cmake_unofficial" -DXXHASH_BUILD_XXHSUM=OFF
 }
-# Its one file is made by a script in Tcl. Threads: see the flags of sqlite3_open_v2 in src/journal.
+# Its one file is made by a script in Tcl.
+# shellcheck disable=SC2086 # FLAGS are several words
 build_sqlite3() {
 	mkdir -p "$BUILD/sqlite3"
 	(cd "$BUILD/sqlite3" && "$1/configure" --disable-shared >/dev/null && make sqlite3.c sqlite3.h >/dev/null &&
