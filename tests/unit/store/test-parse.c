@@ -145,6 +145,7 @@ static void test_manifest(void)
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"disk_format\":\"raw\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"firmware\":\"coreboot\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"user\":\"a:b\"}",
+		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"cloud_init\":\"yes\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"min_ram_mb\":-1}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"min_ram_mb\":99999999}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"cmdline\":\"a\\nb\"}",
