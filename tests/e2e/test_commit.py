@@ -113,7 +113,7 @@ def test_refused(used: Home) -> None:
     assert "runs from memory" in said
     assert "recipe" in said
     assert "commit-memory" not in used.ok("image", "ls", "--names").split()
-    assert "no VM of that name" in used.fails("image", "commit", "--vm", "no", sandbox, "x")
+    assert "has no VM" in used.fails("image", "commit", "--vm", "no", sandbox, "x")
     assert "cannot be the name" in used.fails("image", "commit", used.sandbox, "../x")
     used.ok("rm", sandbox)
 
