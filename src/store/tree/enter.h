@@ -1,0 +1,12 @@
+/* enter.h - a program gets a directory as its root. For the program moat-disk, which has one
+ * thread. */
+#pragma once
+
+#include "util/err.h"
+
+/*
+ * Replaces this process by argv, with the directory as its root and nothing of the host's files
+ * below, a /proc, a small /dev, and no more capabilities than installing packages takes. In a mount
+ * and pid namespace of our own. Returns on failure only.
+ */
+int enter_root(const char *dir, char *const *argv, struct err *e);
