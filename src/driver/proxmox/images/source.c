@@ -10,98 +10,33 @@
 #include <string.h>
 
 #include "driver/proxmox/images/import.h"
+#include "store/cloud.h"
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/system/sha256-file.h"
 #include "util/str.h"
 
-/* Installs what every sandbox needs; the rest is what Inspect's own default container has, which is
- * made from buildpack-deps. */
-static const char cloud_config[] = "#cloud-config\n"
-				   "package_update: true\n"
-				   "packages:\n"
-				   "  - qemu-guest-agent\n"
-				   "  - autoconf\n"
-				   "  - automake\n"
-				   "  - build-essential\n"
-				   "  - bzip2\n"
-				   "  - curl\n"
-				   "  - default-libmysqlclient-dev\n"
-				   "  - dpkg-dev\n"
-				   "  - file\n"
-				   "  - g++\n"
-				   "  - gcc\n"
-				   "  - git\n"
-				   "  - imagemagick\n"
-				   "  - libbz2-dev\n"
-				   "  - libc6-dev\n"
-				   "  - libcurl4-openssl-dev\n"
-				   "  - libdb-dev\n"
-				   "  - libevent-dev\n"
-				   "  - libffi-dev\n"
-				   "  - libgdbm-dev\n"
-				   "  - libglib2.0-dev\n"
-				   "  - libgmp-dev\n"
-				   "  - libjpeg-dev\n"
-				   "  - libkrb5-dev\n"
-				   "  - liblzma-dev\n"
-				   "  - libmagickcore-dev\n"
-				   "  - libmagickwand-dev\n"
-				   "  - libmaxminddb-dev\n"
-				   "  - libncurses-dev\n"
-				   "  - libpng-dev\n"
-				   "  - libpq-dev\n"
-				   "  - libreadline-dev\n"
-				   "  - libsqlite3-dev\n"
-				   "  - libssl-dev\n"
-				   "  - libtool\n"
-				   "  - libwebp-dev\n"
-				   "  - libxml2-dev\n"
-				   "  - libxslt1-dev\n"
-				   "  - libyaml-dev\n"
-				   "  - make\n"
-				   "  - patch\n"
-				   "  - python3\n"
-				   "  - python3-pip\n"
-				   "  - python3-venv\n"
-				   "  - python-is-python3\n"
-				   "  - unzip\n"
-				   "  - wget\n"
-				   "  - xz-utils\n"
-				   "  - zlib1g-dev\n"
-				   "runcmd:\n"
+/* Where the vendor's image boots once: installs the packages by cloud-init. */
+static int cloud_config(char **ret, struct err *e)
+{
+	auto_buf struct buf text = {0};
+	static const char head[] = "#cloud-config\npackage_update: true\npackages:\n",
+			  tail[] = "runcmd:\n"
 				   "  - [systemctl, enable, --now, qemu-guest-agent]\n"
 				   "  - [systemctl, mask, systemd-networkd-wait-online.service]\n";
 
-/* The makers' own images. packed: an archive, which a server can download but not unpack. */
-static const struct built_in {
-	const char *name, *url;
-	bool packed;
-} built_ins[] = {
-	{"ubuntu24.04",
-		"https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img",
-		false},
-	{"debian13",
-		"https://cloud.debian.org/images/cloud/trixie/latest/"
-		"debian-13-genericcloud-amd64.qcow2",
-		false},
-	{"debian12",
-		"https://cloud.debian.org/images/cloud/bookworm/latest/"
-		"debian-12-genericcloud-amd64.qcow2",
-		false},
-	{"kali",
-		"https://kali.download/cloud-images/kali-2025.4/"
-		"kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz",
-		true},
-	{"kali2025.4",
-		"https://kali.download/cloud-images/kali-2025.4/"
-		"kali-linux-2025.4-cloud-genericcloud-amd64.tar.xz",
-		true},
-	{"kali2025.3",
-		"https://kali.download/cloud-images/kali-2025.3/"
-		"kali-linux-2025.3-cloud-genericcloud-amd64.tar.xz",
-		true},
-};
+	if (buf_add(&text, head, sizeof(head) - 1, e) < 0)
+		return -1;
+	for (unsigned i = 0; cloud_packages[i]; i++)
+		if (buf_add(&text, "  - ", 4, e) < 0 ||
+			buf_add(&text, cloud_packages[i], strlen(cloud_packages[i]), e) < 0 ||
+			buf_add(&text, "\n", 1, e) < 0)
+			return -1;
+	if (buf_add(&text, tail, sizeof(tail) - 1, e) < 0)
+		return -1;
+	*ret = buf_take_str(&text);
+	return *ret ? 0 : err_oom(e);
+}
 
 /* Finds the youngest template with the tag on the node; 0: none. A template without the tag
  * "inspect" is not meant for us. */
@@ -154,33 +89,13 @@ static int find_or_import(struct pve_vm *vm, const struct op *op, const json_t *
 	return *ret ? 0 : pve_import(vm, op, im, ret, e);
 }
 
-static const struct built_in *find_built_in(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_LEN(built_ins); i++)
-		if (strcmp(name, built_ins[i].name) == 0)
-			return &built_ins[i];
-	return NULL;
-}
-
-/* The address of an image: on the mirror, if there is one, which has the same paths. */
-static int address_of(const struct built_in *b, const char *mirror, char **ret, struct err *e)
-{
-	const char *path = strchr(strstr(b->url, "//") + 2, '/');
-	size_t n = strlen(mirror);
-
-	while (n && mirror[n - 1] == '/')
-		n--;
-	return n ? str_printf(ret, e, "%.*s%s", (int)n, mirror, path) : str_dup(b->url, ret, e);
-}
-
 static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *vms, struct err *e)
 {
 	const char *name = vm->spec->source.built_in;
-	const struct built_in *known = find_built_in(name);
-	struct pve_import im = {
-		.disk = SPEC_DISK_SCSI, .os_type = "l26", .user_data = cloud_config};
+	const struct cloud_image *known = cloud_find(name);
+	struct pve_import im = {.disk = SPEC_DISK_SCSI, .os_type = "l26"};
 	char tag[128], full[160], vm_name[160], filename[160];
-	auto_free char *url = NULL;
+	auto_free char *url = NULL, *user_data = NULL;
 
 	snprintf(full, sizeof(full), "builtin-%.100s", name);
 	pve_tag_text(full, tag);
@@ -193,8 +108,11 @@ static int from_built_in(struct pve_vm *vm, const struct op *op, const json_t *v
 			"template with the tags \"inspect\" and \"%s\"",
 			name, tag);
 	}
-	if (address_of(known, vm->sandbox->d->env->image_mirror, &url, e) < 0)
+	if (cloud_url(vm->sandbox->d->env->image_mirror, known->vendor->host, known->dir,
+		    known->file, &url, e) < 0 ||
+		cloud_config(&user_data, e) < 0)
 		return -1;
+	im.user_data = user_data;
 	snprintf(vm_name, sizeof(vm_name), "inspect-%.100s", name);
 	snprintf(filename, sizeof(filename), "moat-%.100s.qcow2", name);
 	im.tag = tag;
