@@ -274,7 +274,9 @@ static int open_templates(struct daemon *d, struct err *e)
 static int open_parts(struct daemon *d, struct err *e)
 {
 	auto_free char *db = NULL;
-	struct store_config store = {.data_dir = d->paths.data, .cache_dir = d->paths.cache};
+	struct store_config store = {.data_dir = d->paths.data,
+		.cache_dir = d->paths.cache,
+		.mirror = d->config.image_mirror};
 
 	if (find_parts(d, e) < 0)
 		return -1;

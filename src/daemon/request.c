@@ -50,6 +50,7 @@ static const struct handler handlers[] = {
 	{"image.inspect", handle_image_inspect, false},
 	{"image.build", handle_image_build, false},
 	{"image.import", handle_image_import, false},
+	{"image.pull", handle_image_pull, false},
 	{"image.commit", handle_image_commit, false},
 	{"image.export", handle_image_export, false},
 	{"image.rm", handle_image_rm, false},

@@ -87,6 +87,7 @@ int handle_net_capture(struct request *rq, json_t **ret, struct err *e);
 int handle_image_ls(struct request *rq, json_t **ret, struct err *e);
 int handle_image_inspect(struct request *rq, json_t **ret, struct err *e);
 int handle_image_build(struct request *rq, json_t **ret, struct err *e);
+int handle_image_pull(struct request *rq, json_t **ret, struct err *e);
 int handle_image_import(struct request *rq, json_t **ret, struct err *e);
 int handle_image_commit(struct request *rq, json_t **ret, struct err *e);
 int handle_image_export(struct request *rq, json_t **ret, struct err *e);

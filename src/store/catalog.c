@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/manifest.h"
@@ -312,12 +314,38 @@ static int sweep_unused_claims(const struct store *st, struct err *e)
 	return 0;
 }
 
+enum { DOWNLOAD_KEPT_S = 7 * 24 * 3600 };
+
+/* Deletes downloads that nobody has continued for long. Whoever downloads holds the file. */
+static void sweep_downloads(const struct store *st)
+{
+	auto_name_list struct name_list names = {0};
+	auto_free char *dir = NULL;
+	struct err ignored; /* a later sweep deletes them */
+
+	if (str_printf(&dir, &ignored, "%s/" CATALOG_DOWNLOADS, st->cache) < 0 ||
+		catalog_entries(dir, "", &names, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < names.n; i++) {
+		auto_free char *path = NULL;
+		auto_fd int fd = -1;
+		struct stat sb;
+
+		if (str_printf(&path, &ignored, "%s/%s", dir, names.items[i]) < 0 ||
+			stat(path, &sb) < 0 || sb.st_mtime > time(NULL) - DOWNLOAD_KEPT_S)
+			continue;
+		if (hold_file(path, HOLD_ALONE, &fd, &ignored) == HOLD_OK)
+			unlink(path);
+	}
+}
+
 int catalog_sweep(
 	const struct store *st, void (*report)(void *, const char *), void *arg, struct err *e)
 {
 	auto_name_list struct name_list drafts = {0}, dead = {0};
 	int rc = 0;
 
+	sweep_downloads(st);
 	if (catalog_entries(st->images, DRAFT_PREFIX, &drafts, e) < 0 ||
 		catalog_entries(st->images, DEAD_PREFIX, &dead, e) < 0 ||
 		sweep_unused_claims(st, e) < 0)

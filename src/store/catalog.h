@@ -21,11 +21,13 @@
 #include "wire/sha256.h"
 #include "store/store.h"
 
+#define CATALOG_DOWNLOADS "downloads" /* in the cache directory */
+
 struct store { /* does not change after store_open */
 	char *images, *names, *busy, *logs;
 	char *own_recipes; /* DATA_DIR/recipes: the user's recipes, which replace moat's of the same
 			      name */
-	char *cache, *recipes, *helper_path;
+	char *cache, *recipes, *helper_path, *mirror;
 };
 
 struct name_list {

@@ -13,6 +13,7 @@
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/system/sha256-file.h"
+#include "util/json.h"
 #include "util/str.h"
 
 enum { DRAFT_TRIES = 20 };
@@ -232,4 +233,35 @@ int draft_name_existing(const struct op *op, struct draft *d, const char *digest
 	if (got != 1)
 		return got;
 	return name_held(d, digest, name, ret, e) < 0 ? -1 : 1;
+}
+
+static bool same_member(const json_t *a, const json_t *b, const char *name)
+{
+	json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+
+	return x && y ? json_equal(x, y) : x == y;
+}
+
+int draft_reuse(const struct op *op, struct draft *d, const json_t *m, const char *name,
+	struct image **ret, struct err *e)
+{
+	static const char *const members[] = {
+		"source", "os_type", "firmware", "user", "description"};
+	auto_name_list struct name_list digests = {0};
+
+	if (catalog_digests(d->st, &digests, e) < 0)
+		return -1;
+	for (size_t i = 0; i < digests.n; i++) {
+		auto_json json_t *its = NULL;
+		struct err ignored; /* a damaged image cannot be reused */
+		bool same = catalog_manifest(d->st, digests.items[i], &its, &ignored) == 0;
+		int got;
+
+		for (unsigned k = 0; same && k < ARRAY_LEN(members); k++)
+			same = same_member(m, its, members[k]);
+		got = same ? draft_name_existing(op, d, digests.items[i], name, ret, e) : 0;
+		if (got != 0)
+			return got;
+	}
+	return 0;
 }

@@ -25,3 +25,7 @@ int draft_commit(const struct op *op, struct draft *d, json_t *m, const char *na
 /* Gives an existing image the name. Returns 1, or 0 if the image does not exist any more. */
 int draft_name_existing(const struct op *op, struct draft *d, const char *digest, const char *name,
 	struct image **ret, struct err *e);
+/* Gives the name to an image whose manifest has the same "source", and the same description, user
+ * and kind of system. Returns 1, or 0 if there is none. */
+int draft_reuse(const struct op *op, struct draft *d, const json_t *m, const char *name,
+	struct image **ret, struct err *e);

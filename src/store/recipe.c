@@ -100,20 +100,30 @@ static void env_free(struct env *env)
 	free(env->items);
 }
 
-/* Makes the recipe's environment: ours, and the variables that recipes are promised. */
-static int env_make(const struct store *st, const char *name, struct env *env, struct err *e)
+static size_t count(const char *const *v)
 {
-	size_t n = 0, used = ENV_OURS;
+	size_t n = 0;
 
-	while (environ[n])
+	while (v && v[n])
 		n++;
-	env->items = calloc(n + ENV_OURS + 1, sizeof(char *));
+	return n;
+}
+
+/* Makes the recipe's environment: ours, and the variables that recipes are promised. */
+static int env_make(
+	const struct store *st, const struct recipe_run *run, struct env *env, struct err *e)
+{
+	size_t n = count((const char *const *)environ), more = count(run->env), used = ENV_OURS;
+
+	env->items = calloc(n + ENV_OURS + more + 1, sizeof(char *));
 	if (!env->items)
 		return err_oom(e);
 	if (str_printf(&env->items[0], e, "MOAT_CACHE_DIR=%s", st->cache) < 0 ||
-		str_printf(&env->items[1], e, "MOAT_IMAGE=%s", name) < 0 ||
+		str_printf(&env->items[1], e, "MOAT_IMAGE=%s", run->name) < 0 ||
 		str_printf(&env->items[2], e, "MOAT_RECIPE_DIR=%s", st->recipes) < 0)
 		return -1;
+	for (size_t i = 0; i < more; i++)
+		env->items[used++] = (char *)run->env[i];
 	for (size_t i = 0; i < n; i++)
 		if (!str_starts(environ[i], "MOAT_CACHE_DIR=") &&
 			!str_starts(environ[i], "MOAT_IMAGE=") &&
@@ -158,7 +168,7 @@ int recipe_run(const struct op *op, struct draft *d, const struct recipe_run *ru
 
 	if (log < 0)
 		return err_sys(e, errno, "%s", run->log);
-	if (env_make(d->st, run->name, &env, e) < 0)
+	if (env_make(d->st, run, &env, e) < 0)
 		return -1;
 	req.proc.env = (const char *const *)env.items;
 	req.log_fd = log;

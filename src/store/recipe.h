@@ -11,6 +11,8 @@ struct recipe_run {
 	const char *path; /* of the recipe */
 	const char *name; /* of the image */
 	const char *log;  /* path of the log, which gets the recipe's stderr */
+	/* "NAME=VALUE" besides what all recipes get; NULL: nothing more. NULL at the end. */
+	const char *const *env;
 };
 /* Runs a recipe, which fills d->out. Its progress lines go to op; if it fails, the error has its
  * last line. */

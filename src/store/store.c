@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "store/catalog.h"
+#include "store/cloud.h"
 #include "store/manifest.h"
 #include "store/recipe.h"
 #include "util/auto.h"
@@ -43,7 +44,9 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 		str_printf(&st->own_recipes, e, "%s/recipes", cfg->data_dir) < 0 ||
 		str_dup(cfg->cache_dir, &st->cache, e) < 0 ||
 		str_dup(cfg->recipe_dir, &st->recipes, e) < 0 ||
-		str_dup(cfg->helper_path, &st->helper_path, e) < 0 || make_dirs(st, e) < 0) {
+		str_dup(cfg->helper_path, &st->helper_path, e) < 0 ||
+		str_dup(cfg->mirror ? cfg->mirror : "", &st->mirror, e) < 0 ||
+		make_dirs(st, e) < 0) {
 		store_close(st);
 		return err_wrap(e, "image store");
 	}
@@ -65,6 +68,7 @@ void store_close(struct store *st)
 	free(st->cache);
 	free(st->recipes);
 	free(st->helper_path);
+	free(st->mirror);
 	free(st);
 }
 
@@ -77,6 +81,9 @@ static int not_found(const struct store *st, const char *ref, struct err *e)
 	if (recipe_find(st, ref, &recipe, e) == 0)
 		return err_set(e, ERR_NOT_FOUND,
 			"no image \"%s\"; build it with: moat image build %s", shown, shown);
+	if (cloud_find(ref))
+		return err_set(e, ERR_NOT_FOUND,
+			"no image \"%s\"; download it with: moat image pull %s", shown, shown);
 	return err_set(
 		e, ERR_NOT_FOUND, "no image \"%s\"; see what there is: moat image ls", shown);
 }

@@ -21,6 +21,7 @@ struct store_config {
 	const char *recipe_dir;  /* has NAME.sh, the recipe for image NAME. One in DATA_DIR/recipes
 				    replaces it */
 	const char *helper_path; /* moat-helper, whose guard runs above children */
+	const char *mirror; /* takes the place of the hosts of cloud images; NULL or "": none */
 };
 
 enum knowledge { UNKNOWN, KNOWN_YES, KNOWN_NO };
@@ -98,9 +99,28 @@ int store_remove(struct store *st, const char *ref, uint64_t *ret_freed, struct 
  * Finds the image of that name, or builds it by its recipe if it does not exist or rebuild is set.
  * Of several builds of one name, in threads and processes, only one runs: the others wait and share
  * its result. A build that fails or is cancelled leaves nothing but the log,
- * DATA_DIR/images/log/NAME.log. See build.c.
+ * DATA_DIR/images/log/NAME.log. See make/build.c.
  */
 int store_build(struct store *st, const struct op *op, const char *name, bool rebuild,
+	struct image **ret, struct err *e);
+
+enum { CHANGE_DISK_GB_MAX = 2000 };
+/* What is changed in an image, in this order. */
+struct change_req {
+	const char *base;            /* an image, by name or digest; one that is missing is built */
+	const char *name;            /* of the new image */
+	const char *const *copy;     /* pairs: absolute path here, path in the image */
+	const char *const *packages; /* of Debian's kind */
+	const char *const *scripts;  /* absolute paths of programs that run in the image */
+	unsigned disk_gb;            /* the least size of the disk; 0: as it is, or as it must be */
+	bool rebuild;                /* even if nothing has changed */
+};
+/*
+ * Makes an image out of another whose disk has an ext4 root, without booting it. If the same was
+ * made before, of the same base, that image gets the name. Fails and is cancelled like store_build.
+ * See make/change.c.
+ */
+int store_change(struct store *st, const struct op *op, const struct change_req *req,
 	struct image **ret, struct err *e);
 
 struct import_req {
@@ -115,6 +135,16 @@ struct import_req {
  * import/import.c. */
 int store_import(struct store *st, const struct op *op, const struct import_req *req,
 	struct image **ret, struct err *e);
+
+/* Gets an image that moat knows on the net (cloud.h), under another name if name is not
+ * NULL. If the vendor has nothing new since it was got, or made, it is the same. rebuild: make it
+ * even then. See make/pull.c. */
+int store_pull(struct store *st, const struct op *op, const char *image, const char *name,
+	bool rebuild, struct image **ret, struct err *e);
+/* Downloads a disk image and imports it. sha256: what its checksum must be; NULL: unknown. as: for
+ * the import; its path is not used. */
+int store_pull_url(struct store *st, const struct op *op, const char *url, const char *sha256,
+	const struct import_req *as, struct image **ret, struct err *e);
 
 /* Removes what killed builds have left, and images without a name that are unused. report() gets a
  * line for each; it may be NULL. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/image/made.h"
+#include "cli/image/pull.h"
 #include "util/auto.h"
 
 /* The name for an imported file, unless --name is given: disk.qcow2 becomes "disk". */
@@ -25,6 +26,10 @@ static int image_import_run(struct cli *cli, struct err *e)
 	auto_json json_t *result = NULL;
 	json_t *args;
 
+	if (strstr(file, "://"))
+		return image_pull(cli, file, e);
+	if (args_has(cli->args, "sha256"))
+		return args_fail(e, "--sha256 is for URLs");
 	if (!path)
 		return err_sys(e, errno, "%s", file);
 	if (!name)
@@ -50,11 +55,13 @@ static const struct opt import_opts[] = {
 	{'u', "user", "USER", "the user that commands run as by default"},
 	{0, "os-type", "TYPE", "what runs in it: l26, win11, other, ..."},
 	{0, "firmware", "KIND", "bios or uefi"},
+	{0, "sha256", "HEX", "of a URL: what the file's checksum must be"},
+	{0, "rebuild", NULL, NULL},
 	{0},
 };
 const struct cmd cmd_image_import = {
 	.name = "image import",
-	.synopsis = "FILE",
+	.synopsis = "FILE|URL",
 	.summary = "make an image from a disk file: qcow2, raw, vmdk, vdi, vhdx or ova",
 	.about = "The file is copied and converted; it is not needed afterwards. It may be "
 		 "compressed\n"

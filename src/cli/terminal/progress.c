@@ -9,21 +9,25 @@
 #include "util/str.h"
 
 enum { BAR_WIDTH = 24, TEXT_SHOWN_MIN = 8, TEXT_SHOWN_MAX = 100, AMOUNT_MAX = 96 };
+/* The daemon does not say what it counts. Steps and hundredths of a percent stay below this. */
+enum { BYTES_FROM = 1 << 20 };
 #define REDRAW_NS 80000000
 
 void progress_init(struct progress *p, const struct screen *s, bool quiet)
 {
-	*p = (struct progress){.colours = s->err_colour, .started_ns = now_ns()};
+	*p = (struct progress){
+		.colours = s->err_colour, .started_ns = now_ns(), .text_ns = now_ns()};
 	p->style = quiet ? PROGRESS_OFF : s->err_live ? PROGRESS_LIVE : PROGRESS_LINES;
 }
 
 static void format_amount(const struct progress *p, char out[static AMOUNT_MAX])
 {
-	double seconds = (double)(now_ns() - p->started_ns) / 1e9;
+	double seconds = (double)(now_ns() - p->text_ns) / 1e9;
+	bool bytes = p->bytes || p->total >= BYTES_FROM || p->done >= BYTES_FROM;
 	char done[24], total[24], rate[24];
 
 	out[0] = 0;
-	if (!p->bytes) {
+	if (!bytes) {
 		if (p->total)
 			snprintf(out, AMOUNT_MAX, " %llu/%llu", (unsigned long long)p->done,
 				(unsigned long long)p->total);
@@ -31,7 +35,7 @@ static void format_amount(const struct progress *p, char out[static AMOUNT_MAX])
 	}
 	text_size((double)p->done, done);
 	text_size((double)p->total, total);
-	text_size(seconds > 0.1 ? (double)p->done / seconds : 0, rate);
+	text_size(seconds > 0.1 ? (double)(p->done - p->text_done) / seconds : 0, rate);
 	if (p->total)
 		snprintf(out, AMOUNT_MAX, " %s of %s, %s/s", done, total, rate);
 	else
@@ -99,6 +103,10 @@ void progress_update(struct progress *p, const char *text, uint64_t done, uint64
 	str_escape(text, strlen(text), safe, sizeof(safe));
 	new_text = strcmp(safe, p->text) != 0;
 	memcpy(p->text, safe, sizeof(safe));
+	if (new_text || done < p->text_done) {
+		p->text_ns = now_ns();
+		p->text_done = done; /* a download that goes on begins with what is there */
+	}
 	p->done = done;
 	p->total = total;
 	if (p->style == PROGRESS_LINES && new_text)

@@ -14,8 +14,8 @@ struct progress {
 	bool colours;
 	bool bytes;     /* done and total count bytes: shown as sizes, with a rate */
 	char text[160]; /* escaped */
-	uint64_t done, total;
-	int64_t started_ns, drawn_ns;
+	uint64_t done, total, text_done; /* text_done: when this text began */
+	int64_t started_ns, text_ns, drawn_ns;
 	unsigned frame;
 	bool drawn; /* the line on the terminal is ours */
 };

@@ -152,20 +152,6 @@ static json_t *named_image(struct cli *cli, struct err *e)
 	return args;
 }
 
-static int image_build_run(struct cli *cli, struct err *e)
-{
-	auto_json json_t *result = NULL;
-	json_t *args = named_image(cli, e);
-
-	if (!args)
-		return -1;
-	if (args_has(cli->args, "rebuild"))
-		json_object_set_new(args, "rebuild", json_true());
-	if (cli_request(cli, "image.build", args, &result, e) < 0)
-		return -1;
-	return image_print_made(cli, result, e);
-}
-
 static int image_inspect_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
@@ -267,27 +253,6 @@ static int image_rm_run(struct cli *cli, struct err *e)
 	return first.kind == ERR_NONE ? EXIT_OK : (int)cli_code_of(&first);
 }
 
-static const struct opt build_opts[] = {
-	{0, "rebuild", NULL, "build it even if it is there"},
-	{0},
-};
-static const struct cmd image_build = {
-	.name = "image build",
-	.synopsis = "IMAGE",
-	.summary = "build one of the images that moat has a recipe for",
-	.about =
-		"tiny (for tests), debian12, debian13. Needs no root. An interrupted build leaves\n"
-		"nothing; two builds of one image share the work.",
-	.examples = "  moat image build debian12\n"
-		    "  moat image build --rebuild tiny",
-	.opts = build_opts,
-	.min = 1,
-	.max = 1,
-	.operand = OPERAND_IMAGE,
-	.flags = CMD_JSON,
-	.run = image_build_run,
-};
-
 static const struct opt image_ls_opts[] = {
 	{'q', "names", NULL, "print names only, one a line"},
 	{0, "on", "POOL", "list the templates on the Proxmox servers of a pool instead"},
@@ -338,15 +303,15 @@ static const struct cmd image_rm = {
 	.run = image_rm_run,
 };
 
-static const struct cmd *const image_subs[] = {&image_build, &cmd_image_import, &cmd_image_commit,
-	&cmd_image_export, &image_ls, &image_inspect, &image_rm, &cmd_image_warm,
+static const struct cmd *const image_subs[] = {&cmd_image_build, &cmd_image_pull, &cmd_image_import,
+	&cmd_image_commit, &cmd_image_export, &image_ls, &image_inspect, &image_rm, &cmd_image_warm,
 	&cmd_image_templates, &cmd_image_cool, NULL};
 
 const struct cmd cmd_image = {
 	.name = "image",
 	.group = "Images:",
 	.synopsis = "VERB",
-	.summary = "build, import, list, warm, inspect and remove images",
+	.summary = "build, pull, import, list, warm, inspect and remove images",
 	.examples = "  moat image build debian12\n"
 		    "  moat image ls",
 	.subs = image_subs,

@@ -1,7 +1,11 @@
 /* Operations on images. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "daemon/ops/args.h"
 #include "daemon/stale.h"
 #include "store/disk/export.h"
+#include "util/auto.h"
 #include "util/json.h"
 #include "util/system/log.h"
 
@@ -56,16 +60,93 @@ int handle_image_inspect(struct request *rq, json_t **ret, struct err *e)
 	return give_image(img, ret, e);
 }
 
+/* The strings of an array, which keeps them. *ret is NULL if there is no array. */
+static int get_strings(const json_t *array, const char *what, const char ***ret, struct err *e)
+{
+	auto_free const char **all = NULL;
+	const json_t *one;
+	size_t i;
+
+	if (!array)
+		return 0;
+	all = calloc(json_array_size(array) + 1, sizeof(*all));
+	if (!all)
+		return err_oom(e);
+	if (!json_is_array(array))
+		return err_set(e, ERR_INVALID, "%s: not an array", what);
+	json_array_foreach(array, i, one) {
+		if (!json_is_string(one))
+			return err_set(e, ERR_INVALID, "%s: not an array of texts", what);
+		all[i] = json_string_value(one);
+	}
+	*ret = take_ptr(&all);
+	return 0;
+}
+
+/* args: {"image": ..., "steps": {...}}. */
+static int change_image(struct request *rq, const char *base, int rebuild, json_t *steps,
+	struct image **ret, struct err *e)
+{
+	auto_free const char **packages = NULL, **copy = NULL, **scripts = NULL;
+	struct change_req req = {.base = base, .rebuild = rebuild};
+	json_t *j_packages = NULL, *j_copy = NULL, *j_run = NULL;
+	json_int_t disk_gb = 0;
+
+	if (json_get(steps, "steps", e, "{s:s, s?o, s?o, s?o, s?I}", "name", &req.name, "packages",
+		    &j_packages, "copy", &j_copy, "run", &j_run, "disk_gb", &disk_gb) < 0 ||
+		get_strings(j_packages, "packages", &packages, e) < 0 ||
+		get_strings(j_copy, "copy", &copy, e) < 0 ||
+		get_strings(j_run, "run", &scripts, e) < 0)
+		return -1;
+	if (disk_gb < 0 || disk_gb > CHANGE_DISK_GB_MAX)
+		return err_set(e, ERR_INVALID, "disk_gb: not between 0 and %d", CHANGE_DISK_GB_MAX);
+	req.packages = packages;
+	req.copy = copy;
+	req.scripts = scripts;
+	req.disk_gb = (unsigned)disk_gb;
+	return store_change(rq->daemon->store, &rq->op, &req, ret, e);
+}
+
 int handle_image_build(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_image struct image *img = NULL;
+	json_t *steps = NULL;
 	const char *name;
 	int rebuild = 0;
 
-	if (json_get(rq->args, "args", e, "{s:s, s?b}", "image", &name, "rebuild", &rebuild) < 0 ||
-		store_build(rq->daemon->store, &rq->op, name, rebuild, &img, e) < 0)
+	if (json_get(rq->args, "args", e, "{s:s, s?b, s?o}", "image", &name, "rebuild", &rebuild,
+		    "steps", &steps) < 0)
+		return -1;
+	if (steps ? change_image(rq, name, rebuild, steps, &img, e) < 0
+		  : store_build(rq->daemon->store, &rq->op, name, rebuild, &img, e) < 0)
 		return -1;
 	return give_image(img, ret, e);
+}
+
+int handle_image_pull(struct request *rq, json_t **ret, struct err *e)
+{
+	auto_image struct image *img = NULL;
+	const char *from, *sha256 = NULL;
+	struct import_req as = {0};
+	int rebuild = 0, rc;
+	enum spec_os os;
+
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s?b, s?s, s?s, s?s, s?s}", "from", &from,
+		    "sha256", &sha256, "rebuild", &rebuild, "name", &as.name, "user", &as.user,
+		    "os_type", &as.os_type, "firmware", &as.firmware) < 0 ||
+		(as.os_type && spec_os_find(as.os_type, &os, e) < 0))
+		return -1;
+	if (strstr(from, "://")) {
+		rc = store_pull_url(rq->daemon->store, &rq->op, from, sha256, &as, &img, e);
+	} else if (sha256 || as.user || as.os_type || as.firmware) {
+		return err_set(e, ERR_INVALID,
+			"sha256, user, os_type and firmware are for what a URL names: moat knows "
+			"those of %s",
+			from);
+	} else {
+		rc = store_pull(rq->daemon->store, &rq->op, from, as.name, rebuild, &img, e);
+	}
+	return rc < 0 ? -1 : give_image(img, ret, e);
 }
 
 int handle_image_import(struct request *rq, json_t **ret, struct err *e)

@@ -1,16 +1,21 @@
 #include "store/import/download.h"
 
 #include <curl/curl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "util/auto.h"
-#include "util/buf.h"
 #include "util/str.h"
+#include "util/system/io.h"
 #include "util/system/paths.h"
 
 enum {
 	CONNECT_S = 30,
 	SILENT_S = 120, /* give up when the server sends nothing for so long */
 	LOOK_MS = 1000,
+	TELL_EACH = 1 << 20, /* bytes */
+	TRIES = 5,           /* without a byte in between */
 };
 
 struct download {
@@ -18,7 +23,7 @@ struct download {
 	CURLM *multi;
 	struct buf got; /* bytes for the reader */
 	size_t given;   /* how many of them the reader has */
-	uint64_t done, told;
+	uint64_t from, done, told;
 	bool ended;
 	char why[CURL_ERROR_SIZE];
 };
@@ -29,6 +34,21 @@ static size_t take(char *p, size_t size, size_t n, void *arg)
 	struct err e;
 
 	return buf_add(&d->got, p, size * n, &e) < 0 ? 0 : size * n;
+}
+
+static CURLcode initialised;
+
+static void initialise(void)
+{
+	initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+int download_init(struct err *e)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, initialise);
+	return initialised == CURLE_OK ? 0 : err_set(e, ERR_INTERNAL, "libcurl does not start");
 }
 
 void download_close(struct download *d)
@@ -59,6 +79,7 @@ static bool set_up(struct download *d, const char *url)
 	       curl_easy_setopt(c, CURLOPT_MAXREDIRS, 8L) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+	       curl_easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)d->from) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
 	       curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)SILENT_S) == CURLE_OK &&
@@ -68,12 +89,15 @@ static bool set_up(struct download *d, const char *url)
 	       curl_multi_add_handle(d->multi, c) == CURLM_OK;
 }
 
-int download_open(const char *url, struct download **ret, struct err *e)
+int download_open(const char *url, uint64_t from, struct download **ret, struct err *e)
 {
 	auto_download struct download *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return err_oom(e);
+	if (download_init(e) < 0)
+		return -1;
+	d->from = from;
 	d->easy = curl_easy_init();
 	d->multi = curl_multi_init();
 	if (!d->easy || !d->multi || !set_up(d, url))
@@ -85,11 +109,18 @@ int download_open(const char *url, struct download **ret, struct err *e)
 static int look_for_end(struct download *d, struct err *e)
 {
 	const CURLMsg *m;
+	long status = 0;
 	int left;
 
 	while ((m = curl_multi_info_read(d->multi, &left))) {
 		if (m->msg != CURLMSG_DONE)
 			continue;
+		curl_easy_getinfo(d->easy, CURLINFO_RESPONSE_CODE, &status);
+		if (m->data.result == CURLE_RANGE_ERROR || (d->from && status == 416))
+			return err_set(e, ERR_UNSUPPORTED, "the server cannot continue a download");
+		if (m->data.result == CURLE_HTTP_RETURNED_ERROR && status >= 400 && status < 500)
+			return err_set(e, status == 403 ? ERR_PERMISSION : ERR_NOT_FOUND,
+				"the server answers %ld", status);
 		if (m->data.result != CURLE_OK)
 			return err_set(e, ERR_UNAVAILABLE, "the download failed: %s",
 				d->why[0] ? d->why : curl_easy_strerror(m->data.result));
@@ -121,20 +152,88 @@ ssize_t download_read(
 	while (!d->got.len && !d->ended) {
 		if (curl_multi_perform(d->multi, &running) != CURLM_OK)
 			return err_set(e, ERR_INTERNAL, "libcurl cannot go on");
+		if (d->got.len)
+			break; /* what arrived before a failure is taken, too */
 		if (look_for_end(d, e) < 0)
 			return -1;
-		if (!d->got.len && !d->ended && wait_for_more(d, op, e) < 0)
+		if (!d->ended && wait_for_more(d, op, e) < 0)
 			return -1;
 	}
 	if (op_check(op, e) < 0)
 		return -1;
 	d->given = d->got.len;
 	d->done += d->given;
-	if (d->done - d->told >= 8 * 1024 * 1024) {
+	if (d->done - d->told >= TELL_EACH) {
 		d->told = d->done;
 		curl_easy_getinfo(d->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &total);
-		op_progress(op, d->done, total > 0 ? (uint64_t)total : 0, "%s", text);
+		op_progress(op, d->from + d->done, total > 0 ? d->from + (uint64_t)total : 0, "%s",
+			text);
 	}
 	*ret = buf_data(&d->got);
 	return (ssize_t)d->given;
+}
+
+int download_small(const struct op *op, const char *url, size_t max, struct buf *ret, struct err *e)
+{
+	auto_download struct download *d = NULL;
+	const void *part;
+	ssize_t n;
+
+	if (download_open(url, 0, &d, e) < 0)
+		return -1;
+	while ((n = download_read(d, op, "downloading", &part, e)) > 0) {
+		if (ret->len + (size_t)n > max)
+			return err_set(e, ERR_LIMIT, "%s: more than %zu bytes", url, max);
+		if (buf_add(ret, part, (size_t)n, e) < 0)
+			return -1;
+	}
+	return n < 0 ? err_wrap(e, "%s", url) : 0;
+}
+
+/* Downloads from the file's end on, until the end or a failure. */
+static int download_part(
+	const struct op *op, const char *url, int fd, const char *text, struct err *e)
+{
+	off_t at = lseek(fd, 0, SEEK_END);
+	auto_download struct download *d = NULL;
+	const void *part;
+	ssize_t n;
+
+	if (at < 0)
+		return err_sys(e, errno, "seek");
+	if (download_open(url, (uint64_t)at, &d, e) < 0)
+		return -1;
+	while ((n = download_read(d, op, text, &part, e)) > 0) {
+		if (file_write_at(fd, part, (size_t)n, at, e) < 0)
+			return -1;
+		at += n;
+	}
+	return n < 0 ? -1 : 0;
+}
+
+int download_rest(const struct op *op, const char *url, int fd, const char *text, struct err *e)
+{
+	off_t before = lseek(fd, 0, SEEK_END);
+
+	for (int tries = 1;; tries++) {
+		off_t now;
+
+		if (download_part(op, url, fd, text, e) == 0)
+			return 0;
+		/* What is there cannot be continued: begin anew, once. */
+		if (e->kind == ERR_UNSUPPORTED && lseek(fd, 0, SEEK_END) > 0) {
+			if (ftruncate(fd, 0) < 0)
+				return err_sys(e, errno, "truncate");
+			before = 0;
+			continue;
+		}
+		now = lseek(fd, 0, SEEK_END);
+		if (now > before)
+			tries = 0;
+		before = now;
+		if (e->kind != ERR_UNAVAILABLE || tries >= TRIES)
+			return err_wrap(e, "%s", url);
+		if (op_pause(op, 1 << tries, e) < 0)
+			return -1;
+	}
 }

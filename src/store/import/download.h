@@ -1,15 +1,20 @@
-/* download.h - downloads a file over HTTP, for a reader that pulls it. For one thread;
- * pve_global_init has prepared libcurl. */
+/* download.h - downloads over HTTP: as a stream, for a reader that pulls it, or into a file. Each
+ * download is for one thread. */
 #pragma once
 
 #include <sys/types.h>
 
+#include "util/buf.h"
 #include "util/thread/op.h"
 
 struct download;
 
-/* url: http or https. Does not connect yet. */
-int download_open(const char *url, struct download **ret, struct err *e);
+/* Prepares libcurl; any number of times, from any thread. */
+int download_init(struct err *e);
+
+/* url: http or https. from: where to begin, if the server can; else download_read fails with
+ * ERR_UNSUPPORTED. Does not connect yet. */
+int download_open(const char *url, uint64_t from, struct download **ret, struct err *e);
 /* Returns the next bytes, valid until the next call; 0 at the end. Reports op_progress
  * with `text`. */
 ssize_t download_read(
@@ -20,3 +25,10 @@ static inline void download_closep(struct download **d)
 {
 	download_close(*d);
 }
+
+/* Downloads something small, of at most max bytes. */
+int download_small(
+	const struct op *op, const char *url, size_t max, struct buf *ret, struct err *e);
+/* Downloads the rest of a file, of which fd has the beginning. What breaks off is continued, some
+ * times; what has arrived stays in the file. */
+int download_rest(const struct op *op, const char *url, int fd, const char *text, struct err *e);

@@ -11,7 +11,7 @@
 #include "store/manifest.h"
 #include "store/import/decompress.h"
 #include "store/import/ova.h"
-#include "store/import/probe.h"
+#include "store/import/probe-file.h"
 #include "store/import/qemu-img.h"
 #include "store/sparse.h"
 #include "util/auto.h"
@@ -36,19 +36,6 @@ static void source_close(struct source *s)
 }
 #define auto_source __attribute__((cleanup(source_close)))
 
-static int probe_fd(int fd, const char *name, uint64_t size, enum probe_kind *ret, struct err *e)
-{
-	auto_free uint8_t *head = malloc(PROBE_HEAD);
-	ssize_t got;
-
-	if (!head)
-		return err_oom(e);
-	got = pread(fd, head, PROBE_HEAD, 0);
-	if (got < 0)
-		return err_sys(e, errno, "read");
-	return probe_disk(&(struct probe_in){{head, (size_t)got}, size, name}, ret, e);
-}
-
 /* shown: the file's name in messages. */
 static int source_open(const char *path, const char *shown, struct source *ret, struct err *e)
 {
@@ -64,7 +51,7 @@ static int source_open(const char *path, const char *shown, struct source *ret, 
 		err_sys(e, EISDIR, "%s", shown);
 	else if (!S_ISREG(s.st.st_mode))
 		err_set(e, ERR_INVALID, "%s is not a file", shown);
-	else if (probe_fd(s.fd, s.name, (uint64_t)s.st.st_size, &s.kind, e) < 0)
+	else if (probe_file(s.fd, s.name, &s.kind, e) < 0)
 		err_wrap(e, "%s", shown);
 	else {
 		*ret = s;
@@ -110,39 +97,6 @@ static int make_manifest(
 		json_to_str(m, &text, e) < 0)
 		return -1;
 	return manifest_parse((struct bytes){(uint8_t *)text, strlen(text)}, ret, e);
-}
-
-static bool same_member(const json_t *a, const json_t *b, const char *name)
-{
-	json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
-
-	return x && y ? json_equal(x, y) : x == y;
-}
-
-/* Returns 1 if an image made from the same bytes in the same way exists; it now has the
- * name too. */
-static int reuse(const struct op *op, struct draft *d, const json_t *m, const char *name,
-	struct image **ret, struct err *e)
-{
-	static const char *const members[] = {
-		"source", "os_type", "firmware", "user", "description"};
-	auto_name_list struct name_list digests = {0};
-
-	if (catalog_digests(d->st, &digests, e) < 0)
-		return -1;
-	for (size_t i = 0; i < digests.n; i++) {
-		auto_json json_t *its = NULL;
-		struct err ignored; /* a damaged image cannot be reused */
-		bool same = catalog_manifest(d->st, digests.items[i], &its, &ignored) == 0;
-		int got;
-
-		for (unsigned k = 0; same && k < ARRAY_LEN(members); k++)
-			same = same_member(m, its, members[k]);
-		got = same ? draft_name_existing(op, d, digests.items[i], name, ret, e) : 0;
-		if (got != 0)
-			return got;
-	}
-	return 0;
 }
 
 /* The disk of an OVA, or of a compressed file, as a source of its own. fd: of the file. */
@@ -229,7 +183,7 @@ static int import_claimed(struct store *st, const struct op *op, const struct im
 	if (source_hash(op, s, e) < 0 || make_manifest(req, s, &m, e) < 0 ||
 		draft_new(st, &d, e) < 0)
 		return -1;
-	got = reuse(op, d, m, req->name, ret, e);
+	got = draft_reuse(op, d, m, req->name, ret, e);
 	if (got != 0)
 		return got < 0 ? -1 : 0;
 	if (convert(op, d, s, e) < 0)

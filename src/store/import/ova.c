@@ -213,19 +213,21 @@ static la_ssize_t feed_read(struct archive *a, void *arg, const void **ret)
 	return n;
 }
 
-static int unpack(struct feed *f, struct archive *a, const char *path, struct err *e)
+static bool know_packed_tar(struct archive *a)
+{
+	return archive_read_support_filter_xz(a) == ARCHIVE_OK &&
+	       archive_read_support_filter_gzip(a) == ARCHIVE_OK &&
+	       archive_read_support_format_tar(a) == ARCHIVE_OK;
+}
+
+static int unpack_raw(const struct op *op, struct archive *a, const char *path, struct err *e)
 {
 	struct archive_entry *entry;
 	const char *name;
 	unsigned seen = 0;
 	int got;
 
-	if (archive_read_support_filter_xz(a) != ARCHIVE_OK ||
-		archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
-		archive_read_support_format_tar(a) != ARCHIVE_OK ||
-		archive_read_open(a, f, NULL, feed_read, NULL) != ARCHIVE_OK)
-		return fail_archive(a, e);
-	while ((got = next_file(f->op, a, &seen, &entry, &name, e)) == 1) {
+	while ((got = next_file(op, a, &seen, &entry, &name, e)) == 1) {
 		auto_fd int fd = -1;
 
 		if (!str_ends(name, ".raw"))
@@ -233,9 +235,21 @@ static int unpack(struct feed *f, struct archive *a, const char *path, struct er
 		fd = create(path, O_TRUNC);
 		if (fd < 0)
 			return err_sys(e, errno, "%s", path);
-		return copy_out(f->op, a, entry, fd, e);
+		return copy_out(op, a, entry, fd, e);
 	}
 	return got < 0 ? -1 : err_set(e, ERR_INVALID, "there is no raw disk in it");
+}
+
+int ova_unpack_disk(const struct op *op, int tar_fd, const char *path, struct err *e)
+{
+	auto_archive struct archive *a = archive_read_new();
+
+	if (!a)
+		return err_oom(e);
+	if (lseek(tar_fd, 0, SEEK_SET) < 0 || !know_packed_tar(a) ||
+		archive_read_open_fd(a, tar_fd, 1 << 20) != ARCHIVE_OK)
+		return fail_archive(a, e);
+	return unpack_raw(op, a, path, e);
 }
 
 int ova_fetch_disk(const struct op *op, const char *url, const char *path, struct err *e)
@@ -247,10 +261,12 @@ int ova_fetch_disk(const struct op *op, const char *url, const char *path, struc
 
 	if (!a)
 		return err_oom(e);
-	if (download_open(url, &d, e) < 0)
+	if (download_open(url, 0, &d, e) < 0)
 		return -1;
 	f.download = d;
-	if (unpack(&f, a, path, e) == 0)
+	if (!know_packed_tar(a) || archive_read_open(a, &f, NULL, feed_read, NULL) != ARCHIVE_OK)
+		fail_archive(a, e);
+	else if (unpack_raw(op, a, path, e) == 0)
 		return 0;
 	unlink(path);
 	if (f.failed)

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "store/draft.h"
+#include "store/make/pull.h"
 #include "store/manifest.h"
 #include "store/recipe.h"
 #include "store/store.h"
@@ -89,6 +90,7 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	struct image **ret, struct err *e)
 {
 	auto_free char *recipe = NULL;
+	const struct cloud_image *cloud = NULL;
 	struct name_version before;
 	int claim = -1, got;
 
@@ -98,8 +100,12 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	got = rebuild ? 0 : find_existing(st, name, ret, e);
 	if (got != 0)
 		return got < 0 ? -1 : 0;
-	if (recipe_find(st, name, &recipe, e) < 0 ||
-		catalog_claim_name(st, op, name, &claim, e) < 0)
+	if (recipe_find(st, name, &recipe, e) < 0) {
+		cloud = e->kind == ERR_NOT_FOUND ? cloud_find(name) : NULL;
+		if (!cloud)
+			return -1;
+	}
+	if (catalog_claim_name(st, op, name, &claim, e) < 0)
 		return -1;
 	/* While we waited for the claim, another build may have made the image: use that, even for
 	 * a rebuild. */
@@ -107,7 +113,8 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	if (!rebuild || !same_version(before, name_version_of(st, name)))
 		got = find_existing(st, name, ret, e);
 	if (got == 0)
-		got = build_claimed(st, op, name, recipe, ret, e) < 0 ? -1 : 1;
+		got = cloud ? pull_claimed(st, op, cloud, name, rebuild, ret, e)
+			    : build_claimed(st, op, name, recipe, ret, e);
 	catalog_release_name(st, name, claim);
 	return got < 0 ? err_wrap(e, "building %s", name) : 0;
 }

@@ -1,7 +1,7 @@
 /* Builds: failing, cancelled, killed, with much output, and many at once. */
 #include <pthread.h>
 
-#include "test-store.h"
+#include "store/test-store.h"
 
 static void test_failures(struct store *st)
 {
