@@ -448,7 +448,7 @@ def test_interrupted_while_being_made(home: PveHome, clean: PveServer) -> None:
     while not any(entry["path"].endswith("/clone") for entry in clean.log()):
         time.sleep(0.02)
     process.terminate()
-    process.wait()
+    assert process.wait() == 130, "it was interrupted"
     home.assert_nothing_left(120)
     clean.control("task_seconds", kind="qmclone", seconds=0.05)
 
@@ -580,9 +580,11 @@ def test_tokens_work_without_a_ticket(clean: PveServer) -> None:
 
 def test_tickets_are_renewed(home: PveHome, clean: PveServer) -> None:
     sandbox = home.up(SPEC)
+    logins = clean.control("figures")["logins"]
     clean.control("expire_tickets")
     time.sleep(0.2)
     home.ok("rm", sandbox)
+    assert clean.control("figures")["logins"] > logins, "the old ticket was of no use"
     home.ok("rm", home.up(SPEC))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 from client import Client
 from server import PveServer
 
-from driver import SPEC, PveHome, add_template, instance
+from driver import SPEC, TEMPLATE, PveHome, add_template, instance, wait_for
 
 SCALE = 0.1
 WAIT_SECONDS = 120
@@ -243,9 +244,23 @@ def test_sandboxes_that_want_the_same_come_one_after_the_other(
     def live() -> None:
         home.ok("rm", home.up(same))
 
+    def creating() -> int:
+        listed = json.loads(home.ok("ls", "--json"))["sandboxes"]
+        return len([one for one in listed if one["state"] == "creating"])
+
+    clean.control("clear_log")
+    clean.control("hold", vmid=TEMPLATE)  # the first one is being made until all have asked
     with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(live) for _ in range(4)]:
+        lives = [pool.submit(live) for _ in range(4)]
+        try:
+            wait_for_call(clean, "/clone")
+            wait_for(lambda: creating() == 4)
+            clones = [e["params"]["newid"] for e in clean.log() if e["path"].endswith("/clone")]
+        finally:
+            clean.control("hold", vmid=TEMPLATE, held=False)
+        for done in lives:
             done.result()
+    assert len(set(clones)) == 1
 
 
 def test_a_network_that_is_still_to_be_removed_is_waited_for(clean: PveServer) -> None:
