@@ -4,7 +4,19 @@
 
 LIBRARIES_RELEASE=trixie
 # What each is built from; the order in which one needs the other.
-LIBRARIES='zlib xz-utils libzstd jansson libyaml xxhash sqlite3 openssl libssh curl libarchive'
+LIBRARIES='zlib xz-utils libzstd jansson libyaml xxhash sqlite3 openssl libssh curl libarchive e2fsprogs'
+
+# source_fetch NAME: a source's files. Those that are signatures of others are made empty: nobody reads
+# them, and not every mirror has them.
+source_fetch() {
+	apt_tool apt-get -q=2 source --print-uris --only-source "$1" >"$WORK/uris" || return 1
+	sed "s/^'\(.*\)' \([^ ]*\) [0-9]* \(.*\)$/\1 \2 \3/" "$WORK/uris" | while read -r uri file sum; do
+		case $file in
+		*.asc) : >"$WORK/fetched/$file" ;;
+		*) apt_tool /usr/lib/apt/apt-helper -q=2 download-file "$uri" "$WORK/fetched/$file" "$sum" || exit 1 ;;
+		esac
+	done
+}
 
 # sources_try SUITES-PATTERN NAME...: fetches what the matching suites have; prints the names of the rest.
 sources_try() {
@@ -13,8 +25,7 @@ sources_try() {
 	apt_setup "$WORK/sources.list"
 	retry apt_tool apt-get -q=2 update >&2
 	for name; do
-		(cd "$WORK/fetched" && apt_tool apt-get -q=2 source --download-only --only-source "$name") >"$WORK/said" 2>&1 ||
-			echo "$name"
+		source_fetch "$name" >"$WORK/said" 2>&1 || echo "$name"
 	done
 }
 
@@ -119,6 +130,17 @@ build_libarchive() {
 		-DENABLE_LZO=OFF -DENABLE_LIBB2=OFF -DENABLE_NETTLE=OFF -DENABLE_MBEDTLS=OFF -DENABLE_ACL=OFF \
 		-DENABLE_XATTR=OFF -DENABLE_ICONV=OFF -DENABLE_PCREPOSIX=OFF -DENABLE_PCRE2POSIX=OFF -DENABLE_CNG=OFF \
 		-DENABLE_WERROR=OFF
+}
+
+build_e2fsprogs() {
+	mkdir -p "$BUILD/e2fsprogs"
+	(cd "$BUILD/e2fsprogs" && CC=$BIN/cc AR=$BIN/ar RANLIB=$BIN/ranlib CFLAGS=$FLAGS "$1/configure" \
+		--host="$ARCH-linux-gnu" --build="$(uname -m)-linux-gnu" --prefix="$PREFIX" --libdir="$PREFIX/lib" \
+		--disable-nls --disable-uuidd --disable-fuse2fs --disable-tdb --enable-libuuid --enable-libblkid &&
+		make -s util/subst &&
+		for library in et ext2fs; do
+			make -s -C "lib/$library" && make -s -C "lib/$library" install
+		done)
 }
 
 libraries_build() {

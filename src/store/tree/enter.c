@@ -52,9 +52,10 @@ static int cover_proc(const char *dir, struct err *e)
 		snprintf(to, sizeof(to), "%s/proc/%s", dir, settings[i]);
 		if (access(to, F_OK) < 0)
 			continue;
+		/* glibc has had mount_setattr since 2.36. */
 		if (mount(to, to, NULL, MS_BIND | MS_REC, NULL) < 0 ||
-			mount_setattr(AT_FDCWD, to, AT_RECURSIVE, &read_only, sizeof(read_only)) <
-				0)
+			syscall(SYS_mount_setattr, AT_FDCWD, to, AT_RECURSIVE, &read_only,
+				sizeof(read_only)) < 0)
 			return err_sys(e, errno, "%s", to);
 	}
 	return 0;
