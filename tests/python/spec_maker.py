@@ -29,6 +29,7 @@ TEXTS = {
     "end": ["10.0.0.9"],
     "existing_vm_template_tag": ["inspect"],
     "gateway": ["10.0.0.1"],
+    "gateway_vm": ["vm1"],
     "host_file": ["/bin/sh"],
     "image": ["mine"],
     "ipv4": ["10.0.0.5"],
@@ -153,6 +154,8 @@ class SpecMaker:
                 vm["nics"] = []
             for place, nic in enumerate(vm.get("nics") or ()):
                 self._mend_nic(nic, 8 * index + place, networks, vnets)
+        for vnet in vnets:
+            self._mend_gateway_vm(vnet, spec["vms"], driver)
 
     def _mend_vnet(self, vnet: Spec, index: int, driver: str) -> None:
         vnet["alias"] += str(index)
@@ -199,8 +202,11 @@ class SpecMaker:
         for member, fits in (("ram_mb", 512), ("vcpus", 255)):  # on any host
             if (vm.get(member) or 0) > fits:
                 vm[member] = fits
-        if not isinstance(vm["source"], str) and "ova" not in vm["source"]:
-            vm["source"] = {"image": "mine"}
+        if not isinstance(vm["source"], str):
+            if "ova" in vm["source"]:
+                vm.pop("files", None)  # disks get them from an image that is not there
+            else:
+                vm["source"] = {"image": "mine"}
 
     def _mend_nic(self, nic: Spec, number: int, networks: Any, vnets: list[Spec]) -> None:
         if nic.get("mac") or nic.get("ipv4"):
@@ -220,6 +226,24 @@ class SpecMaker:
             nic.pop("ipv4", None)
         elif nic.get("ipv4"):
             nic["ipv4"] = subnets[0]["cidr"].replace(".0/24", f".{100 + number}")
+
+    def _mend_gateway_vm(self, vnet: Spec, vms: list[Spec], driver: str) -> None:
+        there = [
+            vm["name"]
+            for vm in vms
+            if any(nic["vnet"] == vnet["alias"] for nic in vm.get("nics") or ())
+        ]
+        if not vnet.get("gateway_vm"):
+            return
+        if driver == "proxmox" or not there or not vnet.get("subnets"):
+            vnet.pop("gateway_vm")
+            return
+        vnet["gateway_vm"] = self.random.choice(there)
+        vnet["dhcp"] = True
+        vnet.pop("egress", None)
+        for subnet in vnet["subnets"]:
+            subnet.pop("gateway", None)
+            subnet.pop("snat", None)
 
     # and what does not
 
