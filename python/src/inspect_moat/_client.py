@@ -188,6 +188,7 @@ class Connection:
         self._queue_empty = anyio.Event()
         self._queue_empty.set()
         self._lost: str | None = None
+        self._silent = False  # a request got no answer in time, and nothing has come since
 
     @property
     def closed(self) -> bool:
@@ -209,18 +210,16 @@ class Connection:
             ValueError: the arguments do not fit into a frame.
         """
         request = Request(op, args, input, timeout, progress)
-        limit = None if timeout is None else timeout + TIMEOUT_GRACE
         call: Call | None = None
         try:
             call = await self.start(request)  # which may wait for others; that is not its time
-            with anyio.fail_after(limit):
+            with anyio.fail_after(_limit_of(request)):
                 if input is not None and not request.fits:
                     await call.send_input(memoryview(input))
                 return await call.wait()
         except TimeoutError:
-            raise MoatError(
-                "timeout", f"the moat daemon (pid {self.daemon_pid}) did not answer in time"
-            ) from None
+            self._silent = True
+            raise self._no_answer() from None
         finally:
             if call is not None:
                 call.cancel()  # does nothing when the call is finished
@@ -231,7 +230,7 @@ class Connection:
         if here is not self:
             return await here.start(request)
         slots = self._waiting_slots if request.op in WAITING_OPS else self._slots
-        await slots.acquire()
+        await self._take_slot(slots, _limit_of(request))
         call = Call(self, self._next_id, slots, self._window, request.progress)
         message: Message = {"type": "request", "id": call.id, "op": request.op}
         message["args"] = request.args
@@ -251,6 +250,20 @@ class Connection:
         if self._lost is not None:  # send() has found the connection broken
             self._fail_call(call)
         return call
+
+    async def _take_slot(self, slots: anyio.Semaphore, limit: float | None) -> None:
+        """Wait for others, as long as they take: but not for a daemon that stands still."""
+        while True:
+            with anyio.move_on_after(limit):
+                await slots.acquire()
+                return
+            if self._silent:
+                raise self._no_answer()
+
+    def _no_answer(self) -> MoatError:
+        return MoatError(
+            "timeout", f"the moat daemon (pid {self.daemon_pid}) did not answer in time"
+        )
 
     async def _of_this_loop(self) -> Connection:
         """Us, or the connection of the loop that asks.
@@ -339,6 +352,7 @@ class Connection:
             if not data:
                 self._lose(f"the moat daemon (pid {self.daemon_pid}) closed the connection")
                 return
+            self._silent = False
             for message, blob in frames:
                 self._dispatch(message, blob)
 
@@ -382,6 +396,10 @@ class Connection:
         self._queue_empty.set()
         for call in list(self._calls.values()):
             self._fail_call(call)
+
+
+def _limit_of(request: Request) -> float | None:
+    return None if request.timeout is None else request.timeout + TIMEOUT_GRACE
 
 
 def _positive_int(value: object) -> int:
