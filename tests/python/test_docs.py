@@ -50,9 +50,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     subprocess.run([moat, "serve", "--stop", "--force"], env=env, check=True)
 
 
-WITH_COMMANDS = [
-    page for page in PAGES if any(b.is_commands and not b.needs for b in blocks(page))
-]
+WITH_COMMANDS = [page for page in PAGES if any(b.is_commands and not b.needs for b in blocks(page))]
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
