@@ -139,10 +139,9 @@ int channel_route(struct line *l, const struct frame *frame, struct err *e)
 
 int64_t channel_stood_ns(const struct channel *c)
 {
-	struct line *l = c->line;
+	int64_t since = c->line->still_ns;
 
-	auto_unlock struct lock *held = lock_take(&l->mu);
-	return l->stood_ns + (l->still ? now_ns() - l->still_since_ns : 0);
+	return c->line->stood_ns + (since ? now_ns() - since : 0);
 }
 
 void channel_news_free(struct channel_news *news)

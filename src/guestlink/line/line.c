@@ -50,14 +50,14 @@ void line_ask_for_sign(struct guest *g)
 void line_stand_still(struct guest *g, bool still)
 {
 	struct line *l = line_of(g);
-	int64_t now = now_ns();
+	int64_t now = now_ns(), since = l->still_ns;
 
-	auto_unlock struct lock *held = lock_take(&l->mu);
-	if (still && !l->still)
-		l->still_since_ns = now;
-	if (!still && l->still)
-		l->stood_ns += now - l->still_since_ns;
-	l->still = still;
+	if (still && !since)
+		l->still_ns = now;
+	if (!still && since) {
+		l->still_ns = 0;
+		l->stood_ns += now - since;
+	}
 }
 
 double line_silence(struct guest *g)

@@ -88,7 +88,7 @@ static bool may_be_silent(struct line *l)
 {
 	auto_unlock struct lock *held = lock_take(&l->mu);
 
-	return l->still || l->channels == 0;
+	return l->still_ns || l->channels == 0;
 }
 
 /*

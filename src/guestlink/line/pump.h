@@ -31,12 +31,12 @@ struct line {
 	struct buf in; /* the pump's alone: bytes that are no whole frame yet */
 	size_t chunk;  /* the pump's alone: how much it reads at once */
 
-	double patience;    /* seconds that the guest may be silent; 0: no limit */
-	unsigned silent;    /* the pump's alone: how many looks in a row found silence */
-	int64_t look_ns;    /* the pump's alone: when it looks again */
-	_Atomic bool still; /* the VM stands still, so it may be silent */
-	int64_t still_since_ns, stood_ns; /* under mu: since when; how long, all times before */
-	_Atomic uint32_t asked;           /* how many answers to PING may come */
+	double patience;          /* seconds that the guest may be silent; 0: no limit */
+	unsigned silent;          /* the pump's alone: how many looks in a row found silence */
+	int64_t look_ns;          /* the pump's alone: when it looks again */
+	_Atomic int64_t still_ns; /* since when the VM stands still, so it may be silent; or 0 */
+	_Atomic int64_t stood_ns; /* how long it stood still before that */
+	_Atomic uint32_t asked;   /* how many answers to PING may come */
 
 	struct outbox out;
 
