@@ -195,7 +195,7 @@ def test_a_daemon_ends_though_its_servers_are_away(lives: Lives, how: str) -> No
             assert b"waiting for the server" in removing.stderr.readline()
         daemon.send_signal(signal.SIGTERM)
         daemon.wait(30)
-        assert "the journal has them, and the next daemon removes them" in log.read_text()
+        assert "left in the journal; the next daemon reclaims them" in log.read_text()
         assert home.left_over()
         come_back(server, how)
         home.ok("gc", timeout=WAIT_SECONDS)
