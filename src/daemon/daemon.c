@@ -199,6 +199,7 @@ static void await_sessions(struct daemon *d)
 			if (d->sessions == 0)
 				return;
 		}
+		wake_guards(); /* somebody may wait for what one of them guards */
 		if (op_pause(&op, 0.02, &e) < 0) {
 			log_msg(NULL, LOG_ERROR, "some connections would not end");
 			return;
@@ -433,7 +434,8 @@ static int serve(struct daemon *d, const struct daemon_options *opts, struct ren
 
 	if (open_parts(d, e) < 0)
 		return -1;
-	reclaim_leftovers(d);
+	if (!d->config_wrong.kind)
+		reclaim_leftovers(d);
 	if (rendezvous_listen(rendezvous, e) < 0)
 		return -1;
 	d->idle_since_ns = now_ns(); /* waiting for file locks and reclaiming may have taken long */
@@ -443,7 +445,8 @@ static int serve(struct daemon *d, const struct daemon_options *opts, struct ren
 			log_msg(NULL, LOG_WARN, "nobody waits for us");
 		close(opts->ready_fd);
 	}
-	late_reclaim_start(&late, d);
+	if (!d->config_wrong.kind)
+		late_reclaim_start(&late, d);
 	rc = accept_loop(d, rendezvous, sigfd, opts->leave_when_idle, e);
 	/* New clients start a new daemon, which waits for our locks. */
 	rendezvous_stop_listening(rendezvous);

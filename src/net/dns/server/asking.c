@@ -122,7 +122,8 @@ bool asking_admit(
 	list_addresses(z, a, now + within(a->ttl, OPEN_AGAIN), &one);
 	if (!one.n)
 		return true;
-	ask(s->holder, one.number, &one, ask_open_size(&one), &reply);
+	if (!ask(s->holder, one.number, &one, ask_open_size(&one), &reply))
+		reply.said.verdict = ASK_FAILED; /* it may have one that answers another question */
 	if (reply.said.verdict != ASK_DONE) {
 		refusals_add(z->refusals, name,
 			reply.said.verdict == ASK_FORBIDDEN ? REFUSED_ADDRESS : REFUSED_UNOPENED);
