@@ -30,7 +30,7 @@ while read -r verb sub; do
 		sed -n '/^_moat_verbs${sub:+_of_$verb}()/,/^}/p' '$tmp/zsh' | grep -q \"^[[:blank:]]*'${sub:-$verb}:\""
 	check "fish: $verb $sub is offered" grep -q "__moat_in \"${sub:+$verb}\"' -a ${sub:-$verb} " "$tmp/fish"
 	check "man page: $verb $sub" grep -q "^\.It Cm $verb${sub:+ $sub}\b" "$man"
-	for opt in $(moat help "$verb" $sub | sed -n 's/.*  --\([a-z-]*\).*/\1/p; s/^  -., --\([a-z-]*\).*/\1/p'); do
+	for opt in $(moat help "$verb" $sub | sed -n 's/.*  --\([a-z0-9-]*\).*/\1/p; s/^  -., --\([a-z0-9-]*\).*/\1/p'); do
 		if [ "$opt" != help ] && [ "$opt" != json ] && [ "$opt" != quiet ]; then
 			check "man page: $verb $sub --$opt" sh -c "
 				sed -n '/^\.It Cm $verb${sub:+ $sub}\b/,/^\.It Cm /p' '$man' | grep -q -- 'Fl -$opt\b'"
