@@ -243,6 +243,47 @@ def test_machines_that_nothing_can_destroy(home: VagrantHome) -> None:
     home.wait_until_clean()
 
 
+BYSTANDER = """<domain type="qemu">
+  <name>bystander</name>
+  <memory unit="MiB">16</memory>
+  <os><type>hvm</type></os>
+</domain>
+"""
+
+
+def virsh(*words: str) -> str:
+    done = subprocess.run(["virsh", "-q", *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_an_id_that_names_somebody_else(home: VagrantHome, tmp_path: Path) -> None:
+    """A guest may be able to write the file with the id: see docs/vagrant.md."""
+    sandbox = home.ok("up", str(FILES / "Vagrantfile.single"), timeout=TIMEOUT)
+    place = Path(home.sandbox(sandbox)["vms"][0]["place"])
+    (place / "Vagrantfile").write_text("Vagrant.configure('2') do |config|\n")
+    file = place / ".vagrant" / "machines" / "default" / "libvirt" / "id"
+    true_id = file.read_text()
+    virsh("define", write(tmp_path / "bystander.xml", BYSTANDER))
+    virsh("start", "--paused", "bystander")
+    try:
+        for id_, why, command in (
+            (virsh("domid", "bystander"), "no uuid", ["rm", sandbox]),
+            (virsh("domuuid", "bystander"), "the domain bystander", ["gc"]),
+        ):
+            file.write_text(id_)
+            message = home.fails(*command, timeout=TIMEOUT)
+            assert f"default (libvirt, {id_}: " in message
+            assert why in message
+            assert virsh("domstate", "bystander") == "paused"
+        file.write_text(true_id)
+        home.ok("gc", timeout=TIMEOUT)
+        assert home.domains() == ["bystander"]
+    finally:
+        virsh("destroy", "bystander")
+        virsh("undefine", "bystander")
+    home.wait_until_clean()
+
+
 def test_doctor(home: VagrantHome) -> None:
     report = home.ok("doctor", "vagrant", timeout=TIMEOUT)
     assert "vagrant-libvirt" in report

@@ -137,21 +137,25 @@ static int destroy_by_provider(struct vagrant_dir *d, const struct op *op, struc
 {
 	struct vagrant_left left[VAGRANT_MACHINES_MAX];
 	unsigned n = vagrant_dir_left(d, left);
-	char names[300] = "";
+	char names[900] = "";
 
 	for (unsigned i = 0; i < n; i++) {
 		struct vagrant_left *m = &left[i];
 		size_t len = strlen(names);
-		struct err why;
+		struct err why = {.msg = "moat has no other way to destroy it"};
 		struct libvirt l = libvirt_of(d, op, m->uri);
-		int done =
-			strcmp(m->provider, "libvirt") == 0 ? libvirt_destroy(&l, m->id, &why) : -1;
+		char id[80];
+		int done = strcmp(m->provider, "libvirt") == 0
+				   ? libvirt_destroy(&l, m->id, m->domain, &why)
+				   : -1;
 
 		/* A domain that is not there may be elsewhere, unless we know where it was. */
 		if ((done > 0 || (done == 0 && m->uri[0])) && vagrant_dir_forget(d, m, &why) == 0)
 			continue;
-		snprintf(names + len, sizeof(names) - len, "%s%.60s (%.20s, %.60s)",
-			*names ? ", " : "", m->name, m->provider, m->id);
+		str_escape(m->id, strlen(m->id), id, sizeof(id));
+		snprintf(names + len, sizeof(names) - len, "%s%.60s (%.20s, %s: %.200s)",
+			*names ? ", " : "", m->name, m->provider, id,
+			done == 0 ? "libvirt does not have it" : why.msg);
 	}
 	if (n && !*names)
 		return 0;

@@ -279,8 +279,8 @@ void vagrant_dir_close(struct vagrant_dir *d)
 	lock_done(&d->log_mu);
 }
 
-/* What a note says of where libvirt is: its second line. */
-static void read_uri(const struct vagrant_dir *d, struct vagrant_left *m)
+/* What a note says: the domain's name, and where libvirt is. */
+static void read_note(const struct vagrant_dir *d, struct vagrant_left *m)
 {
 	auto_free char *path = NULL, *text = NULL;
 	struct err none;
@@ -292,8 +292,12 @@ static void read_uri(const struct vagrant_dir *d, struct vagrant_left *m)
 	uri = strchr(text, '\n');
 	if (!uri)
 		return;
-	uri[1 + strcspn(uri + 1, "\r\n")] = 0;
-	snprintf(m->uri, sizeof(m->uri), "%s", uri + 1);
+	*uri++ = 0;
+	uri[strcspn(uri, "\r\n")] = 0;
+	/* A name that was cut would be another one. */
+	if (strlen(text) < sizeof(m->domain))
+		memcpy(m->domain, text, strlen(text) + 1);
+	snprintf(m->uri, sizeof(m->uri), "%s", uri);
 }
 
 static int id_path(const struct vagrant_dir *d, const char *name, const char *provider, char **ret,
@@ -309,15 +313,19 @@ static void add_left(const struct vagrant_dir *d, const char *name, const char *
 	auto_free char *path = NULL, *id = NULL;
 	struct vagrant_left *m = &ret[*n];
 	struct err none;
+	size_t len;
 
 	if (*n == VAGRANT_MACHINES_MAX || id_path(d, name, provider, &path, &none) < 0 ||
 		file_read(path, NOTE_MAX, &id, NULL, &none) < 0)
 		return;
+	len = strcspn(id, "\r\n");
+	if (!len) /* to Vagrant, too, this is no machine */
+		return;
 	*m = (struct vagrant_left){0};
 	snprintf(m->name, sizeof(m->name), "%.*s", (int)sizeof(m->name) - 1, name);
 	snprintf(m->provider, sizeof(m->provider), "%.*s", (int)sizeof(m->provider) - 1, provider);
-	snprintf(m->id, sizeof(m->id), "%.*s", (int)strcspn(id, "\r\n"), id);
-	read_uri(d, m);
+	snprintf(m->id, sizeof(m->id), "%.*s", (int)len, id);
+	read_note(d, m);
 	++*n;
 }
 

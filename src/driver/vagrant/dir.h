@@ -57,8 +57,9 @@ bool vagrant_dir_has_machines(const struct vagrant_dir *d);
 /* A machine that Vagrant knows. */
 struct vagrant_left {
 	char name[VAGRANT_NAME_MAX], provider[64];
-	char id[128];  /* what the provider calls it */
-	char uri[256]; /* of libvirt; "": not known */
+	char id[128];     /* what the provider calls it; a guest may have written it */
+	char domain[256]; /* its name in libvirt, noted where no guest can write; "": not known */
+	char uri[256];    /* of libvirt; "": not known */
 };
 /* Lists them, at most VAGRANT_MACHINES_MAX. */
 unsigned vagrant_dir_left(const struct vagrant_dir *d, struct vagrant_left *ret);

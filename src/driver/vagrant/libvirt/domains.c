@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "driver/vagrant/libvirt/names.h"
 #include "util/auto.h"
 #include "util/str.h"
 #include "util/system/proc.h"
@@ -43,7 +44,15 @@ static int has_domain(const struct libvirt *l, const char *uuid, struct err *e)
 {
 	auto_free char *all = NULL;
 
-	return VIRSH(l, &all, e, "list", "--all", "--uuid") < 0 ? -1 : strstr(all, uuid) != NULL;
+	return VIRSH(l, &all, e, "list", "--all", "--uuid") < 0 ? -1 : libvirt_has_line(all, uuid);
+}
+
+static int name_of(const struct libvirt *l, const char *uuid, char **ret, struct err *e)
+{
+	if (VIRSH(l, ret, e, "domname", uuid) < 0)
+		return -1;
+	(*ret)[strcspn(*ret, "\r\n")] = 0;
+	return 0;
 }
 
 /* The disks of a domain that Vagrant has made for it, and for nothing else: they have its name. A
@@ -53,10 +62,9 @@ static int own_disks(const struct libvirt *l, const char *uuid, struct buf *ret,
 	auto_free char *name = NULL, *list = NULL;
 	char *rest = NULL, type[16], device[16], target[32], file[512];
 
-	if (VIRSH(l, &name, e, "domname", uuid) < 0 ||
+	if (name_of(l, uuid, &name, e) < 0 ||
 		VIRSH(l, &list, e, "domblklist", uuid, "--details") < 0)
 		return -1;
-	name[strcspn(name, "\r\n")] = 0;
 	for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		size_t len = strlen(name);
 		const char *base;
@@ -102,12 +110,22 @@ static int destroy(const struct libvirt *l, const char *uuid, struct err *e)
 	return rc > 0 ? err_set(e, ERR_BACKEND, "virsh: the domain %s still runs", uuid) : rc;
 }
 
-int libvirt_destroy(const struct libvirt *l, const char *uuid, struct err *e)
+int libvirt_destroy(const struct libvirt *l, const char *uuid, const char *domain, struct err *e)
 {
-	int found = has_domain(l, uuid, e);
+	auto_free char *name = NULL;
+	int found;
 
+	/* virsh would take a number or a name for somebody else's domain. */
+	if (!libvirt_is_uuid(uuid))
+		return err_set(e, ERR_BACKEND, "this is no uuid");
+	found = has_domain(l, uuid, e);
 	if (found <= 0)
 		return found;
+	if (name_of(l, uuid, &name, e) < 0)
+		return -1;
+	if (str_empty(domain) || strcmp(name, domain) != 0)
+		return err_set(e, ERR_BACKEND, "this is the domain %s, moat has made %s", name,
+			str_empty(domain) ? "none that it knows of" : domain);
 	return destroy(l, uuid, e) < 0 ? -1 : 1;
 }
 
@@ -118,7 +136,7 @@ static int was_made_in(const struct libvirt *l, const char *uuid, const char *ro
 {
 	auto_free char *xml = NULL, *name = NULL;
 
-	if (VIRSH(l, &xml, e, "dumpxml", uuid) < 0 || VIRSH(l, &name, e, "domname", uuid) < 0)
+	if (VIRSH(l, &xml, e, "dumpxml", uuid) < 0 || name_of(l, uuid, &name, e) < 0)
 		return -1;
 	*ret = strstr(xml, root) || strstr(name, id);
 	return 0;

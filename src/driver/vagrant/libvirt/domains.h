@@ -11,9 +11,9 @@ struct libvirt {
 	const char *uri;        /* where libvirt is */
 };
 
-/* Destroys the domain with this uuid, and the disks that Vagrant made for it. 1: destroyed; 0:
- * there is no such domain. */
-int libvirt_destroy(const struct libvirt *l, const char *uuid, struct err *e);
+/* Destroys the domain with this uuid and this name, and the disks that Vagrant made for it. 1:
+ * destroyed; 0: there is no domain with the uuid. uuid: may come from a guest; domain: may not. */
+int libvirt_destroy(const struct libvirt *l, const char *uuid, const char *domain, struct err *e);
 /* Destroys all domains that were made of a Vagrantfile in this directory, or have the id in their
  * name. *ret_n: how many were found, also where it fails. */
 int libvirt_destroy_of(

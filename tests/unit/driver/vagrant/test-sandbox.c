@@ -22,7 +22,7 @@ static const char fake_vagrant[] =
 	"\tls -A . .. >\"$FAKE/seen\"\n"
 	"\tfor machine in $FAKE_MACHINES; do\n"
 	"\t\tmkdir -p \".vagrant/machines/$machine/fake\"\n"
-	"\t\t>\".vagrant/machines/$machine/fake/id\"\n"
+	"\t\techo 1 >\".vagrant/machines/$machine/fake/id\"\n"
 	"\t\techo \"1,$machine,metadata,provider,fake\"\n"
 	"\t\techo \"1,$machine,moat-ssh,127.0.0.1,$FAKE_PORT,me,/no/key\"\n"
 	"\t\techo \"1,$machine,action,up,end\"\n"
