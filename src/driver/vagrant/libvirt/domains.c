@@ -55,8 +55,8 @@ static int name_of(const struct libvirt *l, const char *uuid, char **ret, struct
 	return 0;
 }
 
-/* The disks of a domain that Vagrant has made for it, and for nothing else: they have its name. A
- * volume that the Vagrantfile only lends to the machine has another. */
+/* The disks of a domain that Vagrant has made for it, and for nothing else: they have names made of
+ * its own. A volume that the Vagrantfile only lends to the machine has another. */
 static int own_disks(const struct libvirt *l, const char *uuid, struct buf *ret, struct err *e)
 {
 	auto_free char *name = NULL, *list = NULL;
@@ -66,7 +66,6 @@ static int own_disks(const struct libvirt *l, const char *uuid, struct buf *ret,
 		VIRSH(l, &list, e, "domblklist", uuid, "--details") < 0)
 		return -1;
 	for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		size_t len = strlen(name);
 		const char *base;
 
 		if (sscanf(line, "%15s %15s %31s %511[^\n]", type, device, target, file) != 4 ||
@@ -74,7 +73,7 @@ static int own_disks(const struct libvirt *l, const char *uuid, struct buf *ret,
 			continue;
 		base = strrchr(file, '/');
 		base = base ? base + 1 : file;
-		if (strncmp(base, name, len) != 0 || !base[len] || !strchr("._-", base[len]))
+		if (!libvirt_is_own_disk(base, name, target))
 			continue;
 		if ((ret->len && buf_add(ret, ",", 1, e) < 0) ||
 			buf_add(ret, target, strlen(target), e) < 0)

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
-#define HEX    "0123456789abcdef"
+#define DIGITS "0123456789"
+#define HEX    DIGITS "abcdef"
+#define LOWER  "abcdefghijklmnopqrstuvwxyz"
+#define UPPER  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define BLANKS " \t\r"
 
 bool libvirt_is_uuid(const char *text)
@@ -32,4 +35,32 @@ bool libvirt_has_line(const char *text, const char *word)
 			return true;
 	}
 	return false;
+}
+
+/* The end of the name of a disk from the box: ".img", "_1.img". */
+static bool is_box_disk(const char *end)
+{
+	size_t n = *end == '_' ? strspn(end + 1, DIGITS) : 0;
+
+	return strcmp(n ? end + 1 + n : end, ".img") == 0;
+}
+
+/* The end of the name of a disk that the Vagrantfile adds: "-vdb.qcow2". */
+static bool is_added_disk(const char *end, const char *target)
+{
+	size_t n = *end == '-' ? strspn(end + 1, LOWER) : 0;
+	const char *type = end + 1 + n + 1;
+
+	if (!n || end[1 + n] != '.' || !*type || type[strspn(type, LOWER UPPER DIGITS)])
+		return false;
+	return !target || (strlen(target) == n && memcmp(target, end + 1, n) == 0);
+}
+
+bool libvirt_is_own_disk(const char *file, const char *domain, const char *target)
+{
+	size_t len = strlen(domain);
+
+	if (!len || strncmp(file, domain, len) != 0)
+		return false;
+	return is_box_disk(file + len) || is_added_disk(file + len, target);
 }

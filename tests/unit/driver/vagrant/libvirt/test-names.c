@@ -35,9 +35,29 @@ static void test_lines(void)
 	OK(!libvirt_has_line(" \n \n", ""));
 }
 
+/* A volume that the Vagrantfile only lends to a machine may have a name that begins like its. */
+static void test_disks(void)
+{
+	static const char *const theirs[] = {"db", "db.qcow2", "db-data.qcow2", "db-vdc.qcow2",
+		"db-vdb", "db-vdb.", "db-.qcow2", "db-vdb.tar.gz", "db-vdb.old~", "db_.img",
+		"db_x.img", "db_1.img.bak", "db.img.bak", "db_1.qcow2", "db-vdb_1.img", "db2.img",
+		"d.img", "my-db.img", ""};
+
+	OK(libvirt_is_own_disk("db.img", "db", "vda"));
+	OK(libvirt_is_own_disk("db_1.img", "db", "vdb"));
+	OK(libvirt_is_own_disk("db_12.img", "db", "vdm"));
+	OK(libvirt_is_own_disk("db-vdb.qcow2", "db", "vdb"));
+	OK(libvirt_is_own_disk("db-sdaa.raw", "db", "sdaa"));
+	OK(libvirt_is_own_disk("db-vdc.qcow2", "db", NULL));
+	for (unsigned i = 0; i < ARRAY_LEN(theirs); i++)
+		OK(!libvirt_is_own_disk(theirs[i], "db", "vdb"));
+	OK(!libvirt_is_own_disk(".img", "", "vda"));
+}
+
 int main(void)
 {
 	test_uuids();
 	test_lines();
+	test_disks();
 	return tap_done();
 }
