@@ -172,9 +172,10 @@ static int destroy_forgotten(struct vagrant_dir *d, const struct op *op, struct 
 	char names[300];
 	struct err why;
 
-	if (libvirt_destroy_of(&l, d->root, vagrant_dir_id(d->root), &found, &why) < 0 && found) {
+	if (libvirt_destroy_of(&l, d->root, vagrant_dir_id(d->root), &found, &why) < 0 &&
+		why.kind != ERR_NOT_FOUND) {
 		*e = why;
-		return -1;
+		return err_wrap(e, "looking for machines of %s in libvirt", d->root);
 	}
 	listed = index_count(d, all, names, sizeof(names));
 	if (listed > found)

@@ -141,6 +141,13 @@ static int was_made_in(const struct libvirt *l, const char *uuid, const char *ro
 	return 0;
 }
 
+static bool may_be_there(const struct libvirt *l, const char *uuid)
+{
+	struct err none;
+
+	return has_domain(l, uuid, &none) != 0;
+}
+
 int libvirt_destroy_of(
 	const struct libvirt *l, const char *root, const char *id, unsigned *ret_n, struct err *e)
 {
@@ -151,11 +158,12 @@ int libvirt_destroy_of(
 	if (VIRSH(l, &all, e, "list", "--all", "--uuid") < 0)
 		return -1;
 	for (char *uuid = strtok_r(all, " \n", &rest); uuid; uuid = strtok_r(NULL, " \n", &rest)) {
-		struct err gone;
 		bool ours = false;
 
 		/* Other people's domains may end at any time. */
-		if (was_made_in(l, uuid, root, id, &ours, &gone) < 0 || !ours)
+		if (was_made_in(l, uuid, root, id, &ours, e) < 0 && may_be_there(l, uuid))
+			return -1;
+		if (!ours)
 			continue;
 		++*ret_n;
 		if (destroy(l, uuid, e) < 0)

@@ -15,6 +15,6 @@ struct libvirt {
  * destroyed; 0: there is no domain with the uuid. uuid: may come from a guest; domain: may not. */
 int libvirt_destroy(const struct libvirt *l, const char *uuid, const char *domain, struct err *e);
 /* Destroys all domains that were made of a Vagrantfile in this directory, or have the id in their
- * name. *ret_n: how many were found, also where it fails. */
+ * name. *ret_n: how many were found, also where it fails; ERR_NOT_FOUND: there is no virsh. */
 int libvirt_destroy_of(
 	const struct libvirt *l, const char *root, const char *id, unsigned *ret_n, struct err *e);

@@ -10,6 +10,7 @@
 #include "scratch.h"
 #include "util/system/guard.h"
 #include "util/json.h"
+#include "util/str.h"
 
 #define ID "0123456789"
 
@@ -37,6 +38,17 @@ static const char fake_vagrant[] =
 	"destroy)\n"
 	"\t[ -z \"$FAKE_LOCKED\" ] || [ \"$FAKE_TOKEN\" = sesame ] || exit 1\n"
 	"\trm -r .vagrant/machines ;;\n"
+	"esac\n";
+
+/* One that knows a domain, or seems to, and can say nothing of it. */
+static const char fake_virsh[] =
+	"#!/bin/sh\n"
+	"case $4,$FAKE_VIRSH in\n"
+	"list,down) echo 'no libvirtd' >&2; exit 1 ;;\n"
+	"list,ends) [ -e \"$FAKE/listed\" ] || echo 1-2; >\"$FAKE/listed\" ;;\n"
+	"list,mute) echo 1-2 ;;\n"
+	"list,*) ;;\n"
+	"*) echo 'it says nothing' >&2; exit 1 ;;\n"
 	"esac\n";
 
 static struct driver *driver;
@@ -207,16 +219,15 @@ static void test_what_a_guest_may_see(void)
 	done(&m);
 }
 
-static int reclaim(const json_t *access)
+static int reclaim(const json_t *access, struct err *e)
 {
 	struct op op = op_for_cleanup(60);
 	struct journal_entry t = {.sandbox = ID,
 		.kind = "vagrant",
 		.ref = at("sandboxes/moat-" ID),
 		.state = "intent"};
-	struct err e;
 
-	return driver_vagrant.reclaim(driver, &op, &t, access, &e);
+	return driver_vagrant.reclaim(driver, &op, &t, access, e);
 }
 
 /* Secrets are not written down. They come from the client that wants the machines removed, or from
@@ -240,16 +251,43 @@ static void test_machines_that_need_a_secret(void)
 		OK(file_read(at("sandboxes/moat-" ID "/env"), 1 << 20, &env, &len, &e) == 0);
 		OK(memmem(env, len, "FAKE_LOCKED", 11) && !memmem(env, len, "expired", 7));
 		if (!ours) {
-			OK(reclaim(NULL) < 0);
-			OK(reclaim(access) == 0);
+			OK(reclaim(NULL, &e) < 0);
+			OK(reclaim(access, &e) == 0);
 		} else {
 			setenv("FAKE_TOKEN", "sesame", 1);
-			OK(reclaim(NULL) == 0);
+			OK(reclaim(NULL, &e) == 0);
 			unsetenv("FAKE_TOKEN");
 		}
 		OK(journal_sandbox_remove(journal, ID, &e) == 0);
 		done(&m);
 	}
+}
+
+/* Somebody has deleted the directory. Nobody says that no machine is left who could not look. */
+static void test_libvirt_that_does_not_answer(void)
+{
+	static const struct {
+		const char *virsh, *why;
+	} tries[] = {{"down", "no libvirtd"}, {"mute", "it says nothing"}, {"ends", NULL},
+		{"empty", NULL}};
+	auto_free char *before = strdup(getenv("PATH"));
+	auto_free char *path = NULL;
+	struct err e;
+
+	if (str_printf(&path, &e, "%s/bin:%s", scratch, before) < 0)
+		abort();
+	put_file(at("bin/virsh"), fake_virsh);
+	chmod(at("bin/virsh"), 0700);
+	setenv("PATH", path, 1);
+	for (unsigned i = 0; i < ARRAY_LEN(tries); i++) {
+		auto_json json_t *access = json_pack(
+			"{s:{s:s, s:s}}", "env", "FAKE", scratch, "FAKE_VIRSH", tries[i].virsh);
+
+		e.msg[0] = 0;
+		OK((reclaim(access, &e) < 0) == (tries[i].why != NULL));
+		OK(!tries[i].why || strstr(e.msg, tries[i].why));
+	}
+	setenv("PATH", before, 1);
 }
 
 static void remember(void *arg, const char *text, uint64_t n, uint64_t total)
@@ -306,6 +344,7 @@ int main(int argc, char **argv)
 	test_nobody_waits_for_a_machine_that_only_runs();
 	test_what_a_guest_may_see();
 	test_machines_that_need_a_secret();
+	test_libvirt_that_does_not_answer();
 	test_a_default_machine_that_there_is_not();
 	test_the_beginning_of_a_machine_s_name();
 	end();
