@@ -249,6 +249,7 @@ BYSTANDER = """<domain type="qemu">
   <os><type>hvm</type></os>
 </domain>
 """
+NOBODY = "00000000-1111-4222-8333-444444444444"
 
 
 def virsh(*words: str) -> str:
@@ -262,7 +263,6 @@ def test_an_id_that_names_somebody_else(home: VagrantHome, tmp_path: Path) -> No
     place = Path(home.sandbox(sandbox)["vms"][0]["place"])
     (place / "Vagrantfile").write_text("Vagrant.configure('2') do |config|\n")
     file = place / ".vagrant" / "machines" / "default" / "libvirt" / "id"
-    true_id = file.read_text()
     virsh("define", write(tmp_path / "bystander.xml", BYSTANDER))
     virsh("start", "--paused", "bystander")
     try:
@@ -275,7 +275,7 @@ def test_an_id_that_names_somebody_else(home: VagrantHome, tmp_path: Path) -> No
             assert f"default (libvirt, {id_}: " in message
             assert why in message
             assert virsh("domstate", "bystander") == "paused"
-        file.write_text(true_id)
+        file.write_text(NOBODY)
         home.ok("gc", timeout=TIMEOUT)
         assert home.domains() == ["bystander"]
     finally:
@@ -332,7 +332,7 @@ def test_a_crash_when_a_secret_is_needed_to_destroy(home: VagrantHome, tmp_path:
 
 
 @pytest.mark.parametrize("at", ["disk", "domain"])
-@pytest.mark.parametrize("victim", ["daemon", "vagrant"])
+@pytest.mark.parametrize("victim", ["daemon", "vagrant", "daemon and Vagrantfile"])
 def test_a_kill_before_vagrant_has_written_down_what_it_made(
     home: VagrantHome, victim: str, at: str, tmp_path: Path
 ) -> None:
@@ -346,12 +346,15 @@ def test_a_kill_before_vagrant_has_written_down_what_it_made(
     home.wait_until(paused.exists, "it should have come so far")
     assert len(home.disks()) == 1
     assert len(home.domains()) == (at == "domain")
-    if victim == "daemon":
-        home.kill_daemon()
-    else:
+    if victim == "vagrant":
         for pid in vagrants(home):
             kill(pid)
+    else:
+        home.kill_daemon()
     assert client.wait(TIMEOUT) != 0
+    if victim == "daemon and Vagrantfile":  # Vagrant can do nothing then
+        (file,) = home.cache.glob("moat-*/moat-*/Vagrantfile")
+        write(file, "Vagrant.configure('2') do |config|\n")
     home.ok("gc", timeout=TIMEOUT)
     home.wait_until_clean()
 

@@ -132,6 +132,21 @@ static struct libvirt libvirt_of(const struct vagrant_dir *d, const struct op *o
 		.op = op, .env = &d->env, .uri = str_empty(uri) ? "qemu:///system" : uri};
 }
 
+/* 1: destroyed; 0: it is not there. */
+static int destroy_domain(const struct vagrant_dir *d, const struct op *op,
+	const struct vagrant_left *m, struct err *e)
+{
+	struct libvirt l = libvirt_of(d, op, m->uri);
+	int done = *m->id ? libvirt_destroy(&l, m->id, m->domain, e) : 0;
+
+	if (done)
+		return done;
+	/* The id may be that of no domain, where a guest has written it. */
+	if (!*m->domain)
+		return err_set(e, ERR_BACKEND, "moat has no note of its name");
+	return libvirt_destroy_named(&l, m->domain, d->root, vagrant_dir_id(d->root), e);
+}
+
 /* e: why Vagrant did not do it, to which is added what is left. */
 static int destroy_by_provider(struct vagrant_dir *d, const struct op *op, struct err *e)
 {
@@ -143,16 +158,15 @@ static int destroy_by_provider(struct vagrant_dir *d, const struct op *op, struc
 		struct vagrant_left *m = &left[i];
 		size_t len = strlen(names);
 		struct err why = {.msg = "moat has no other way to destroy it"};
-		struct libvirt l = libvirt_of(d, op, m->uri);
+		const char *known_as = *m->id ? m->id : m->domain;
 		char id[80];
-		int done = strcmp(m->provider, "libvirt") == 0
-				   ? libvirt_destroy(&l, m->id, m->domain, &why)
-				   : -1;
+		int done =
+			strcmp(m->provider, "libvirt") == 0 ? destroy_domain(d, op, m, &why) : -1;
 
 		/* A domain that is not there may be elsewhere, unless we know where it was. */
 		if ((done > 0 || (done == 0 && m->uri[0])) && vagrant_dir_forget(d, m, &why) == 0)
 			continue;
-		str_escape(m->id, strlen(m->id), id, sizeof(id));
+		str_escape(known_as, strlen(known_as), id, sizeof(id));
 		snprintf(names + len, sizeof(names) - len, "%s%.60s (%.20s, %s: %.200s)",
 			*names ? ", " : "", m->name, m->provider, id,
 			done == 0 ? "libvirt does not have it" : why.msg);

@@ -26,6 +26,7 @@ enum {
 };
 
 #define NAME_START "moat-"
+#define NOTE_START "machine-"
 
 int vagrant_dir_name(const char *id, char **ret, struct err *e)
 {
@@ -286,7 +287,8 @@ static void read_note(const struct vagrant_dir *d, struct vagrant_left *m)
 	struct err none;
 	char *uri;
 
-	if (str_printf(&path, &none, "%s/" VAGRANT_NOTES "/machine-%s", d->path, m->name) < 0 ||
+	if (str_printf(&path, &none, "%s/" VAGRANT_NOTES "/" NOTE_START "%s", d->path, m->name) <
+			0 ||
 		file_read(path, NOTE_MAX, &text, NULL, &none) < 0)
 		return;
 	uri = strchr(text, '\n');
@@ -329,17 +331,17 @@ static void add_left(const struct vagrant_dir *d, const char *name, const char *
 	++*n;
 }
 
-unsigned vagrant_dir_left(const struct vagrant_dir *d, struct vagrant_left *ret)
+/* Adds the machines that Vagrant knows. */
+static void add_known(const struct vagrant_dir *d, struct vagrant_left *ret, unsigned *n)
 {
 	auto_free char *path = NULL;
 	auto_dir DIR *machines = NULL;
 	struct dirent *name, *provider;
 	struct err none;
-	unsigned n = 0;
 
 	if (str_printf(&path, &none, "%s/.vagrant/machines", d->root) < 0 ||
 		!(machines = opendir(path)))
-		return 0;
+		return;
 	while ((name = readdir(machines))) {
 		auto_free char *below = NULL;
 		auto_dir DIR *providers = NULL;
@@ -350,12 +352,20 @@ unsigned vagrant_dir_left(const struct vagrant_dir *d, struct vagrant_left *ret)
 			continue;
 		while ((provider = readdir(providers)))
 			if (provider->d_name[0] != '.')
-				add_left(d, name->d_name, provider->d_name, ret, &n);
+				add_left(d, name->d_name, provider->d_name, ret, n);
 	}
-	return n;
 }
 
-static bool has_notes(const struct vagrant_dir *d)
+static bool is_in(const struct vagrant_left *left, unsigned n, const char *name)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(left[i].name, name) == 0 && strcmp(left[i].provider, "libvirt") == 0)
+			return true;
+	return false;
+}
+
+/* Adds those of which there is only a note: it is written before the machine is made. */
+static void add_noted(const struct vagrant_dir *d, struct vagrant_left *ret, unsigned *n)
 {
 	auto_free char *path = NULL;
 	auto_dir DIR *notes = NULL;
@@ -363,20 +373,36 @@ static bool has_notes(const struct vagrant_dir *d)
 	struct err none;
 
 	if (str_printf(&path, &none, "%s/" VAGRANT_NOTES, d->path) < 0)
-		return true;
+		return;
 	notes = opendir(path);
-	while (notes && (ent = readdir(notes)))
-		if (ent->d_name[0] != '.')
-			return true;
-	return false;
+	while (notes && *n < VAGRANT_MACHINES_MAX && (ent = readdir(notes))) {
+		struct vagrant_left m = {.provider = "libvirt"};
+
+		if (!str_starts(ent->d_name, NOTE_START))
+			continue;
+		snprintf(m.name, sizeof(m.name), "%.*s", (int)sizeof(m.name) - 1,
+			ent->d_name + strlen(NOTE_START));
+		if (is_in(ret, *n, m.name))
+			continue;
+		read_note(d, &m);
+		ret[(*n)++] = m;
+	}
+}
+
+unsigned vagrant_dir_left(const struct vagrant_dir *d, struct vagrant_left *ret)
+{
+	unsigned n = 0;
+
+	add_known(d, ret, &n);
+	add_noted(d, ret, &n);
+	return n;
 }
 
 bool vagrant_dir_has_machines(const struct vagrant_dir *d)
 {
 	struct vagrant_left left[VAGRANT_MACHINES_MAX];
 
-	/* Where the provider is libvirt, a note is there from before the machine is made. */
-	return vagrant_dir_left(d, left) > 0 || has_notes(d);
+	return vagrant_dir_left(d, left) > 0;
 }
 
 int vagrant_dir_forget(
@@ -385,7 +411,8 @@ int vagrant_dir_forget(
 	auto_free char *id = NULL, *note = NULL;
 
 	if (id_path(d, machine->name, machine->provider, &id, e) < 0 ||
-		str_printf(&note, e, "%s/" VAGRANT_NOTES "/machine-%s", d->path, machine->name) < 0)
+		str_printf(&note, e, "%s/" VAGRANT_NOTES "/" NOTE_START "%s", d->path,
+			machine->name) < 0)
 		return -1;
 	if ((unlink(id) < 0 && errno != ENOENT) || (unlink(note) < 0 && errno != ENOENT))
 		return err_sys(e, errno, "%s", id);

@@ -52,12 +52,14 @@ int vagrant_dir_make(const struct op *op, const struct vagrant_want *want, const
 /* Opens that of a sandbox that an earlier daemon made; it may be gone. access: of the client who
  * wants that, for secrets that were not to be written down. */
 int vagrant_dir_open(const char *path, const json_t *access, struct vagrant_dir *d, struct err *e);
-/* Whether Vagrant knows of a machine made in here. */
+/* Whether Vagrant knows of a machine made in here, or was making one. */
 bool vagrant_dir_has_machines(const struct vagrant_dir *d);
-/* A machine that Vagrant knows. */
+/* A machine that Vagrant knows, or was making. */
 struct vagrant_left {
 	char name[VAGRANT_NAME_MAX], provider[64];
-	char id[128];     /* what the provider calls it; a guest may have written it */
+	/* What the provider calls it; a guest may have written it. "": Vagrant does not know that,
+	 * but there is a note. */
+	char id[128];
 	char domain[256]; /* its name in libvirt, noted where no guest can write; "": not known */
 	char uri[256];    /* of libvirt; "": not known */
 };

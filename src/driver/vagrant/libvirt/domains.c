@@ -171,3 +171,76 @@ int libvirt_destroy_of(
 	}
 	return 0;
 }
+
+/* *ret: the uuid of the domain with this name; NULL: there is none. virsh itself would take a name
+ * that is a number for somebody else's. */
+static int find(const struct libvirt *l, const char *domain, char **ret, struct err *e)
+{
+	auto_free char *all = NULL;
+	char *rest = NULL;
+
+	*ret = NULL;
+	if (VIRSH(l, &all, e, "list", "--all", "--uuid") < 0)
+		return -1;
+	for (char *uuid = strtok_r(all, " \n", &rest); uuid; uuid = strtok_r(NULL, " \n", &rest)) {
+		auto_free char *name = NULL;
+
+		if (name_of(l, uuid, &name, e) == 0) {
+			if (strcmp(name, domain) == 0)
+				return str_dup(uuid, ret, e);
+		} else if (may_be_there(l, uuid)) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int remove_disks_in(
+	const struct libvirt *l, const char *pool, const char *domain, struct err *e)
+{
+	auto_free char *list = NULL;
+	char *rest = NULL, disk[300];
+
+	if (VIRSH(l, &list, e, "vol-list", "--pool", pool) < 0)
+		return -1;
+	for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		auto_free char *gone = NULL;
+
+		if (sscanf(line, "%299s", disk) == 1 && libvirt_is_own_disk(disk, domain, NULL) &&
+			VIRSH(l, &gone, e, "vol-delete", "--pool", pool, "--vol", disk) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* What is there of a machine before it has a domain. */
+static int remove_disks(const struct libvirt *l, const char *domain, struct err *e)
+{
+	auto_free char *pools = NULL;
+	char *rest = NULL;
+
+	if (VIRSH(l, &pools, e, "pool-list", "--name") < 0)
+		return -1;
+	for (char *p = strtok_r(pools, " \n", &rest); p; p = strtok_r(NULL, " \n", &rest))
+		if (remove_disks_in(l, p, domain, e) < 0)
+			return -1;
+	return 0;
+}
+
+int libvirt_destroy_named(const struct libvirt *l, const char *domain, const char *root,
+	const char *id, struct err *e)
+{
+	auto_free char *uuid = NULL;
+	bool ours = false;
+
+	if (find(l, domain, &uuid, e) < 0)
+		return -1;
+	if (!uuid)
+		return strstr(domain, id) ? remove_disks(l, domain, e) : 0;
+	if (was_made_in(l, uuid, root, id, &ours, e) < 0)
+		return -1;
+	if (!ours)
+		return err_set(e, ERR_BACKEND,
+			"nothing in the domain %s says that it is of this sandbox", domain);
+	return destroy(l, uuid, e) < 0 ? -1 : 1;
+}
