@@ -31,6 +31,20 @@ def spec(home: Home, source: str = "tiny-disk", **members: Any) -> str:
     return home.spec({"vms": [{**DISK, "source": source, **members}], "networks": "none"})
 
 
+# A shell that is killed in freeze.sh when everything is frozen, and otherwise works.
+KILLED = """#!/bin/busybox ash
+case $4:$2 in thaw:*) ;; *fsfreeze*) sync; fsfreeze --freeze /; echo frozen; kill -9 $$ ;; esac
+exec /bin/busybox sh "$@"
+"""
+# A file system that cannot be frozen, as /boot/efi, and one that need not be.
+OTHERS = """
+modprobe loop && modprobe vfat && mkdir /fat /read
+dd if=/dev/zero of=/fat.img bs=1M count=2 && mkdosfs /fat.img && mount -o loop /fat.img /fat
+dd if=/dev/zero of=/read.img bs=1M count=2 && mkdosfs /read.img && mount -o loop,ro /read.img /read
+mount | grep -c " /fat type vfat (rw\\| /read type vfat (ro"
+"""
+
+
 def drafts(home: Home) -> list[Path]:
     """Commits under way, of all who use these images."""
     images = Path(os.environ["MOAT_DATA_DIR"], "images")
@@ -80,6 +94,27 @@ def test_running(used: Home) -> None:
     assert len(ids) == 2, "each has its own machine id"
     assert "00000000000000000000000000000001" not in ids
     assert as_root(used, used.sandbox, "cat /etc/machine-id").endswith("1"), "the VM keeps its own"
+
+
+def test_what_cannot_be_frozen(used: Home) -> None:
+    """It does not keep the others from being frozen."""
+    assert as_root(used, used.sandbox, OTHERS).split()[-1] == "2"
+    done = used.run("image", "commit", used.sandbox, "commit-others")
+    as_root(used, used.sandbox, "umount /fat /read")
+    assert done.returncode == 0, done.stderr
+    assert "paused" not in done.stderr
+    copy = used.ok("up", spec(used, "commit-others", warm=False), timeout=600)
+    assert "recovery" not in as_root(used, copy, "dmesg | grep vda2")
+    used.ok("rm", copy)
+
+
+def test_script_killed(used: Home) -> None:
+    """By the guest, while its file systems are frozen: they do not stay so."""
+    install = "cat >/sh.new && chmod 755 /sh.new && mv /sh.new /bin/sh"
+    as_root(used, used.sandbox, install, "-i", input=KILLED)
+    used.ok("image", "commit", used.sandbox, "commit-killed-script")
+    assert as_root(used, used.sandbox, "echo on >/on; cat /on", timeout=30) == "on"
+    as_root(used, used.sandbox, "ln -sf /bin/busybox /bin/sh")
 
 
 def test_off(used: Home) -> None:

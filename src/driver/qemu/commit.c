@@ -120,9 +120,10 @@ static void run_freezer(struct commit *c, struct guest *g)
 	if (inbox_new(INBOX_MAX, &in, &e) < 0)
 		return;
 	io.in = c->in = in;
-	if (guest_exec(g, &whole, &req, &io, &end, &e) == 0)
+	if (guest_exec(g, &whole, &req, &io, &end, &e) < 0)
+		log_err(c->op, LOG_WARN, &e, "%s/%s: freezing", c->b->id, c->vm->spec->name);
+	else if (end.stage == GUEST_RAN && end.code == 0)
 		return;
-	log_err(c->op, LOG_WARN, &e, "%s/%s: freezing", c->b->id, c->vm->spec->name);
 	thaw(c, g);
 }
 

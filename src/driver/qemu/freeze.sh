@@ -3,9 +3,11 @@
 # and lets them go again when its input ends. Only builtins of the shell and fsfreeze run meanwhile.
 # thaw: lets them go, whoever froze them.
 dirs="" seen=' '
-while read -r device dir _; do
+while read -r device dir type options _; do
   # Names with a backslash have a space or the like in them.
   case $device:$dir in *\\*) continue ;; /dev/*) ;; *) continue ;; esac
+  # FAT, as of /boot/efi, cannot be frozen; what is only read need not be. It is all flushed.
+  case $type:$options in *fat:* | *:ro | *:ro,*) continue ;; esac
   case $seen in *" $device "*) continue ;; esac
   seen="$seen$device " dirs="$dir $dirs"
 done </proc/mounts
@@ -21,9 +23,7 @@ for dir in $dirs; do
   if fsfreeze --freeze "$dir" 2>/dev/null; then frozen="$dir $frozen"
   else answer=flushed; fi
 done
-# shellcheck disable=SC2086
-[ $answer = frozen ] || thaw $frozen
 echo $answer
 while read -r _; do :; done
 # shellcheck disable=SC2086
-[ $answer != frozen ] || thaw $frozen
+thaw $frozen
