@@ -7,6 +7,16 @@
 /* What a system mounts there hides the disk. */
 static const char *const hidden[] = {"/dev", "/proc", "/sys", "/run"};
 
+/* The name that ends an archive, in which files reach an initramfs and a disk. */
+#define TRAILER "/TRAILER!!!"
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && (path[n] == '/' || !path[n]);
+}
+
 static const char *wrong_path(const char *path)
 {
 	for (const char *at = path; *at;) {
@@ -20,12 +30,11 @@ static const char *wrong_path(const char *path)
 			return "has a name of more than 255 bytes";
 		at += n + 1;
 	}
-	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
-		size_t n = strlen(hidden[i]);
-
-		if (strncmp(path, hidden[i], n) == 0 && (path[n] == '/' || !path[n]))
+	if (is_below(path, TRAILER))
+		return "has the name that ends an archive at its beginning";
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+		if (is_below(path, hidden[i]))
 			return "is where a system mounts something over the disk";
-	}
 	return NULL;
 }
 
