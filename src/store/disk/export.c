@@ -1,6 +1,7 @@
 /*
  * How it works: the new file has no name until it is whole (O_TMPFILE), so that a crash leaves
- * nothing. An OVA's disk is made in the store first, in a draft: its checksum stands before it.
+ * nothing, or, while it replaces another, a whole file named .moat-*. An OVA's disk is made in the
+ * store first, in a draft: its checksum stands before it.
  */
 #include "store/disk/export.h"
 
@@ -22,6 +23,7 @@
 #include "util/system/sha256-file.h"
 
 enum { PIECE = 256 * 1024 };
+#define USTAR_LIMIT (UINT64_C(8) << 30) /* its sizes have 11 octal digits */
 
 /* ---- the file ---- */
 
@@ -190,15 +192,18 @@ static int put_vmdk(struct archive *a, const struct ova *o, struct err *e)
 	return 0;
 }
 
-/* The descriptor is first and the manifest second, as the standard has it. */
+/* The descriptor is first and the manifest second, as the standard has it. It has ustar as well,
+ * which has no room for the size of a large disk. */
 static int write_tar(const struct ova *o, int fd, struct err *e)
 {
 	auto_archive struct archive *a = archive_write_new();
+	int format;
 
 	if (!a)
 		return err_oom(e);
-	if (archive_write_set_format_ustar(a) != ARCHIVE_OK ||
-		archive_write_open_fd(a, fd) != ARCHIVE_OK)
+	format = o->size < USTAR_LIMIT ? archive_write_set_format_ustar(a)
+				       : archive_write_set_format_gnutar(a);
+	if (format != ARCHIVE_OK || archive_write_open_fd(a, fd) != ARCHIVE_OK)
 		return fail_archive(a, e);
 	if (put_text(a, o->ovf_name, &o->ovf, e) < 0 || put_text(a, o->mf_name, &o->mf, e) < 0 ||
 		put_vmdk(a, o, e) < 0)
