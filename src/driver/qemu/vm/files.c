@@ -86,9 +86,15 @@ static int add_to_sum(void *arg, const struct file_spec *f, struct bytes content
 	return 0;
 }
 
-int qemu_files_sum(const struct vm_spec *spec, struct sha256 *s, struct err *e)
+int qemu_files_sum(const struct vm_spec *spec, char ret[SHA256_HEX + 1], struct err *e)
 {
-	return walk(spec, add_to_sum, s, e);
+	struct sha256 s;
+
+	sha256_start(&s);
+	if (walk(spec, add_to_sum, &s, e) < 0)
+		return -1;
+	sha256_end(&s, ret);
+	return 0;
 }
 
 struct packer {
@@ -96,6 +102,7 @@ struct packer {
 	uint32_t inode, now;
 	bool dirs;          /* directories are entries, too, but for those that there are */
 	struct bytes there; /* the archives that come before */
+	struct sha256 sum;
 };
 
 /* The directories above a path, unless the system has them already: it would get other rights for
@@ -121,7 +128,7 @@ static int add_file(void *arg, const struct file_spec *f, struct bytes content, 
 {
 	struct packer *p = arg;
 
-	if (p->dirs && add_dirs(p, f->path + 1, e) < 0)
+	if (add_to_sum(&p->sum, f, content, e) < 0 || (p->dirs && add_dirs(p, f->path + 1, e) < 0))
 		return -1;
 	cpio_put(&p->archive, &(struct cpio_entry){.path = f->path + 1,
 				      .mode = S_IFREG | (uint32_t)strtoul(f->mode, NULL, 8),
@@ -130,6 +137,22 @@ static int add_file(void *arg, const struct file_spec *f, struct bytes content, 
 				      .mtime = p->now,
 				      .inode = ++p->inode,
 				      .content = content});
+	return buf_check(&p->archive, e);
+}
+
+/* The files were read before, for a template's key: what it promises must be in the template. */
+static int pack(const struct qemu_vm *vm, struct packer *p, struct err *e)
+{
+	char sum[SHA256_HEX + 1];
+
+	p->now = (uint32_t)time(NULL);
+	sha256_start(&p->sum);
+	if (walk(vm->spec, add_file, p, e) < 0)
+		return -1;
+	cpio_end(&p->archive);
+	sha256_end(&p->sum, sum);
+	if (vm->files_sum && strcmp(vm->files_sum, sum) != 0)
+		return err_set(e, ERR_BACKEND, "files: a host_file changes while it is read");
 	return buf_check(&p->archive, e);
 }
 
@@ -143,7 +166,7 @@ bool qemu_files_in_initrd(const struct qemu_vm *vm)
 int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
 {
 	auto_buf struct buf whole = {0};
-	struct packer p = {.dirs = true, .now = (uint32_t)time(NULL)};
+	struct packer p = {.dirs = true};
 	auto_free char *path = NULL, *base = NULL;
 	size_t len;
 	int rc;
@@ -154,13 +177,10 @@ int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
 		file_read(vm->image->initrd, INITRD_MAX, &base, &len, e) < 0)
 		return -1;
 	p.there = (struct bytes){(uint8_t *)base, len};
-	rc = walk(vm->spec, add_file, &p, e);
-	cpio_end(&p.archive);
+	rc = pack(vm, &p, e);
 	buf_put(&whole, base, len);
 	buf_put(&whole, (char[4]){0}, (4 - len % 4) % 4);
 	buf_put(&whole, buf_data(&p.archive), p.archive.len);
-	if (rc == 0)
-		rc = buf_check(&p.archive, e);
 	buf_free(&p.archive);
 	/* QEMU opens it once more, and may be another user. The directory is closed to others. */
 	return rc < 0 || buf_check(&whole, e) < 0
@@ -281,16 +301,13 @@ static int put_on_disk(struct qemu_vm *vm, const struct op *op, struct bytes arc
 
 int qemu_files_put(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
-	struct packer p = {.now = (uint32_t)time(NULL)};
+	struct packer p = {0};
 	int rc;
 
 	if (!vm->spec->n_files || !vm->image->disk)
 		return 0;
 	op_progress(op, 0, 0, "putting files onto the disk of %s", vm->spec->name);
-	rc = walk(vm->spec, add_file, &p, e);
-	cpio_end(&p.archive);
-	if (rc == 0)
-		rc = buf_check(&p.archive, e);
+	rc = pack(vm, &p, e);
 	if (rc == 0)
 		rc = put_on_disk(vm, op, buf_bytes(&p.archive), e);
 	buf_free(&p.archive);

@@ -13,5 +13,5 @@ int qemu_files_put(struct qemu_vm *vm, const struct op *op, struct err *e);
 int qemu_files_initrd(const struct qemu_vm *vm, struct err *e);
 /* Whether the VM starts with that initramfs. */
 bool qemu_files_in_initrd(const struct qemu_vm *vm);
-/* Adds all that matters of the files to a template's key. */
-int qemu_files_sum(const struct vm_spec *spec, struct sha256 *s, struct err *e);
+/* The checksum of all that matters of the files, for a template's key. */
+int qemu_files_sum(const struct vm_spec *spec, char ret[SHA256_HEX + 1], struct err *e);

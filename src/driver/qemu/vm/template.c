@@ -132,8 +132,12 @@ static int add_args(struct sha256 *s, const struct qemu_vm *vm, struct err *e)
 	return 0;
 }
 
-static int make_key(
-	const struct qemu_vm *vm, const struct op *op, char ret[SHA256_HEX + 1], struct err *e)
+struct key {
+	char hex[SHA256_HEX + 1];
+	char files[SHA256_HEX + 1]; /* what went into it of the spec's files */
+};
+
+static int make_key(const struct qemu_vm *vm, const struct op *op, struct key *ret, struct err *e)
 {
 	const char *path = runners_for(&vm->env->runners, vm->image->arch, e);
 	auto_fd int runner = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -155,9 +159,12 @@ static int make_key(
 	sha256_add(&s, &vm->spec->disk_gb, sizeof(vm->spec->disk_gb));
 	add_program(&s, vm->env->qemu);
 	add_cpu(&s);
-	if (qemu_files_sum(vm->spec, &s, e) < 0 || add_args(&s, vm, e) < 0)
+	if (qemu_files_sum(vm->spec, ret->files, e) < 0)
 		return -1;
-	sha256_end(&s, ret);
+	add_text(&s, ret->files);
+	if (add_args(&s, vm, e) < 0)
+		return -1;
+	sha256_end(&s, ret->hex);
 	return 0;
 }
 
@@ -245,7 +252,7 @@ static json_t *describe(const struct qemu_vm *vm)
 		"accelerator", vm->kvm ? "kvm" : "tcg", "created", (json_int_t)time(NULL));
 }
 
-static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct err *e)
+static int make(struct qemu_vm *vm, const struct op *op, const struct key *key, struct err *e)
 {
 	struct templates *ts = vm->env->templates;
 	__attribute__((cleanup(templates_discard))) struct template_draft draft = {0};
@@ -281,6 +288,7 @@ static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct
 	maker.user = vm->user;
 	maker.windows = vm->windows;
 	maker.template_ram = draft.ram_fd;
+	maker.files_sum = key->files;
 	maker.paused = true;
 	if (rc == 0)
 		rc = run_maker(&maker, op, e);
@@ -290,49 +298,49 @@ static int make(struct qemu_vm *vm, const struct op *op, const char *key, struct
 	maker.image = NULL; /* it was borrowed */
 	qemu_vm_free(&maker);
 	net_close(net);
-	return rc < 0 ? -1 : templates_publish(ts, op, &draft, key, about, e);
+	return rc < 0 ? -1 : templates_publish(ts, op, &draft, key->hex, about, e);
 }
 
 /* Takes the template, or makes it, or waits for another thread or daemon that makes it. */
-static int get(struct qemu_vm *vm, const struct op *op, const char *key, struct err *e)
+static int get(struct qemu_vm *vm, const struct op *op, const struct key *key, struct err *e)
 {
 	struct templates *ts = vm->env->templates;
 	auto_fd int claim = -1;
 	int64_t began;
-	int got = templates_take(ts, op, key, &vm->template, e);
+	int got = templates_take(ts, op, key->hex, &vm->template, e);
 
 	if (got)
 		return got < 0 ? -1 : 0;
-	if (templates_claim(ts, op, key, &claim, e) < 0)
+	if (templates_claim(ts, op, key->hex, &claim, e) < 0)
 		return -1;
-	got = templates_take(ts, op, key, &vm->template, e);
+	got = templates_take(ts, op, key->hex, &vm->template, e);
 	if (got)
 		return got < 0 ? -1 : 0;
-	if (templates_failed(ts, key, e))
+	if (templates_failed(ts, key->hex, e))
 		return -1;
 	began = now_ns();
 	if (make(vm, op, key, e) < 0) {
 		/* A disk or memory that is full now need not be so the next time. */
 		if (op_check(op, &(struct err){0}) == 0 && e->kind != ERR_LIMIT &&
 			!err_is_shortage(e))
-			templates_note_failure(ts, key, now_ns() - began, e);
+			templates_note_failure(ts, key->hex, now_ns() - began, e);
 		return -1;
 	}
-	got = templates_take(ts, op, key, &vm->template, e);
+	got = templates_take(ts, op, key->hex, &vm->template, e);
 	return got > 0 ? 0 : got < 0 ? -1 : err_set(e, ERR_BACKEND, "the new template is gone");
 }
 
 int qemu_template_choose(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
 	const char *why = obstacle(vm);
-	char key[SHA256_HEX + 1];
+	struct key key;
 	struct err trouble;
 
 	if (why) {
 		snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s", why);
 		return 0;
 	}
-	if (make_key(vm, op, key, e) == 0 && get(vm, op, key, e) == 0) {
+	if (make_key(vm, op, &key, e) == 0 && get(vm, op, &key, e) == 0) {
 		vm->load = vm->template->state;
 		vm->copied = vm->runner_waits = true;
 		return 0;

@@ -38,6 +38,7 @@ struct qemu_vm {
 	/* How it starts: by booting, or from a saved state. */
 	struct template *template; /* whose disk, and at first whose memory, it has; NULL: none */
 	int template_ram;          /* the memory of a VM that becomes a template; -1: of others */
+	const char *files_sum;     /* what such a VM's files must be; NULL: of others */
 	const char *load;          /* the state to start from; NULL: it boots */
 	bool paused;               /* it waits for qemu_vm_continue */
 	bool copied;               /* made from a template, whose identity its guest has at first */
