@@ -62,6 +62,12 @@ ZOO = {
 }
 
 
+CLOUD_CONFIG = r"""#cloud-config
+write_files:
+- {path: /etc/written, content: "by cloud-init\n"}
+runcmd:
+- cp /etc/written /root/ran && echo and copied >>/root/ran
+"""
 # The image `tiny` with a program in the place of cloud-init, which takes its time, and fails if it
 # is told to.
 SEEDED = """#!/bin/sh
@@ -222,6 +228,17 @@ def test_cloud_init_that_fails(zoo: Zoo) -> None:
     said = zoo.fails("up", zoo.spec({"vms": [vm], "networks": "none"}), timeout=300)
     assert "VM default: cloud-init failed: status: error" in said
     assert "no such package: moon" in said
+
+
+def test_cloud_init_itself(zoo: Zoo) -> None:
+    """What it does at the very end is done when `up` returns."""
+    zoo.ok("image", "build", "debian12", timeout=1800)
+    seed = {"user_data": CLOUD_CONFIG}
+    vm = {"source": "debian12", "ram_mb": 512, "vcpus": 1, "nics": [], "cloud_init": seed}
+    sandbox = zoo.ok("up", zoo.spec({"vms": [vm], "networks": "none"}), timeout=900)
+    done = zoo.ok("exec", "-u", "root", sandbox, "--", "cat", "/etc/written", "/root/ran")
+    assert done.split() == ["by", "cloud-init", "by", "cloud-init", "and", "copied"]
+    zoo.ok("rm", sandbox)
 
 
 def test_cloud_init_of_none(zoo: Zoo) -> None:
