@@ -208,6 +208,25 @@ def test_a_daemon_ends_though_its_servers_are_away(lives: Lives, how: str) -> No
         home.close()
 
 
+def test_a_daemon_that_ends_does_not_give_up_a_slow_server(lives: Lives) -> None:
+    """One that answers, but takes long for a call, and is away for a moment after that."""
+    server = lives.server
+    server.clear()
+    home = PveHome(instance(server))
+    try:
+        home.up(SPEC)
+        slow = server.fault(path="/status/stop$", action="latency", seconds=6)
+        gone = server.fault(path="/qemu/[0-9]+$", method="DELETE", action="outage", seconds=1)
+        told = home.run("serve", "--stop", "--force")
+        assert (told.returncode, "journal" in told.stderr) == (0, False), told.stderr
+        assert server.struck(slow)
+        assert server.struck(gone)
+        assert lives.differences() == []
+    finally:
+        server.control("come_back")
+        home.close()
+
+
 def test_stopping_a_daemon_says_what_is_left(lives: Lives) -> None:
     server = lives.server
     server.clear()

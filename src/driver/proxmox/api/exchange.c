@@ -1,11 +1,10 @@
 #include "driver/proxmox/api/exchange.h"
 
+#include "driver/proxmox/api/outage.h"
 #include "util/thread/lock.h"
 
-#define SILENCE_SECONDS 150.0 /* the server's front end gives up on its back end after 30 */
-#define HURRY_SECONDS   4.0
-#define HURRY_LOOK      1.0
-#define KEEP_SECONDS    3 /* the server closes idle connections after 5 */
+#define HURRY_LOOK   1.0
+#define KEEP_SECONDS 3 /* the server closes idle connections after 5 */
 enum { KEEP_MAX = 16, REQUESTS_MAX = 90 };
 
 /* Takes a kept connection that the server has not closed, or opens one. */
@@ -61,7 +60,7 @@ static ssize_t receive(
 	for (int64_t began = now_ns();;) {
 		struct op part = op_within(op, HURRY_LOOK);
 		ssize_t got = pve_conn_recv(c, &part, in, SIZE_MAX, e);
-		double most = atomic_load(&api->hurried) ? HURRY_SECONDS : SILENCE_SECONDS;
+		double most = pve_outage_silence(api);
 
 		if (got >= 0 || e->kind != ERR_TIMEOUT || op_check(op, e) < 0)
 			return got;

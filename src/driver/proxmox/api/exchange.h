@@ -30,6 +30,7 @@ struct pve_api {
 	/* outage.h */
 	double outage_s;
 	int64_t away_ns, failed_ns; /* the first and the last failure of an outage; 0: none */
+	int64_t heard_ns;           /* the last answer; 0: none */
 	int64_t ending_ns;          /* since when the daemon ends; 0: it does not */
 	bool given_up;
 };

@@ -8,6 +8,12 @@
 #define APART_SECONDS 30.0
 /* How long a daemon that ends waits for a server that is away. */
 #define ENDING_SECONDS 3.0
+/* How long an answer may take: the server's front end gives up on its back end after 30. */
+#define SILENCE_SECONDS 150.0
+/* The same when the daemon ends, for a server that answers other calls: one that waits for a lock
+ * takes 10. Then for a server of which nothing has been heard since. */
+#define ENDING_SILENCE 15.0
+#define ENDING_UNHEARD 4.0
 /* The front end could not reach the daemon behind it, so nothing was done. */
 #define NO_BACK_END 595
 enum { BRIEF_TRIES = 5 };
@@ -26,8 +32,24 @@ bool pve_outage_is(const struct err *e, bool twice)
 	return twice && (e->sys == PVE_NO_ANSWER || (e->sys >= 502 && e->sys <= 504));
 }
 
+static bool heard_since_ending(const struct pve_api *api)
+{
+	return api->heard_ns > api->ending_ns;
+}
+
+/* How long a daemon that ends waits for the server, with the lock held. A server that answers is
+ * slow, so its silence gives up a call and not the server. */
+static double left_of_ending(struct pve_api *api, const struct err *why)
+{
+	bool heard = heard_since_ending(api);
+	double left = ENDING_SECONDS - seconds_since(heard ? api->away_ns : api->ending_ns);
+
+	api->given_up |= left <= 0 && (!heard || why->sys == PVE_NOT_SENT);
+	return left;
+}
+
 /* Notes a failure; returns for how many more seconds this call may wait. */
-static double note_failure(struct pve_api *api, struct outage_wait *w)
+static double note_failure(struct pve_api *api, struct outage_wait *w, const struct err *why)
 {
 	double left, of_call;
 	auto_unlock struct lock *held = lock_take(&api->mu);
@@ -41,9 +63,7 @@ static double note_failure(struct pve_api *api, struct outage_wait *w)
 	of_call = api->outage_s - seconds_since(w->since_ns);
 	if (!api->ending_ns)
 		return left < of_call ? left : of_call;
-	left = ENDING_SECONDS - seconds_since(api->ending_ns);
-	api->given_up |= left <= 0;
-	return left;
+	return left_of_ending(api, why);
 }
 
 bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wait *w, bool brief,
@@ -52,7 +72,7 @@ bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wai
 	double pause = PAUSE_LEAST * (1 << (w->tries < 4 ? w->tries : 4)), left;
 	struct err late;
 
-	left = note_failure(api, w);
+	left = note_failure(api, w, why);
 	w->tries++;
 	/* Some tries are made even if the server has been away for too long: they show whether it
 	 * is back. */
@@ -71,10 +91,21 @@ void pve_outage_over(struct pve_api *api, const struct op *op, struct outage_wai
 	{
 		auto_unlock struct lock *held = lock_take(&api->mu);
 		api->away_ns = 0;
+		api->heard_ns = now_ns();
+		api->given_up = false;
 	}
 	if (w->said)
 		op_progress(op, 0, 0, "the server %s is back", api->host);
 	*w = (struct outage_wait){0};
+}
+
+double pve_outage_silence(struct pve_api *api)
+{
+	auto_unlock struct lock *held = lock_take(&api->mu);
+
+	if (!api->ending_ns)
+		return SILENCE_SECONDS;
+	return heard_since_ending(api) ? ENDING_SILENCE : ENDING_UNHEARD;
 }
 
 int pve_outage_check(struct pve_api *api, struct err *e)

@@ -22,5 +22,7 @@ bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wai
 	const struct err *why);
 /* The server has answered. */
 void pve_outage_over(struct pve_api *api, const struct op *op, struct outage_wait *w);
+/* How many seconds of silence are too much for an answer. */
+double pve_outage_silence(struct pve_api *api);
 /* Fails if the server has been given up, since the daemon ends. */
 int pve_outage_check(struct pve_api *api, struct err *e);
