@@ -208,6 +208,22 @@ def test_a_daemon_ends_though_its_servers_are_away(lives: Lives, how: str) -> No
         home.close()
 
 
+def test_a_silent_server_does_not_keep_its_pool_waiting(lives: Lives) -> None:
+    """It would for 100 seconds and more, if it were waited for as other calls do: see the limit."""
+    server = lives.server
+    server.clear()
+    with a_server("none") as silent:
+        home = PveHome(instance(silent, instance_id="silent"), instance(server))
+        try:
+            go(silent, "is silent")
+            box = home.run("up", home.spec(SPEC), timeout=60)
+            assert box.returncode == 0, box.stderr
+            home.ok("rm", box.stdout.strip())
+        finally:
+            come_back(silent, "is silent")
+            home.close()
+
+
 def test_a_daemon_that_ends_does_not_give_up_a_slow_server(lives: Lives) -> None:
     """One that answers, but takes long for a call, and is away for a moment after that."""
     server = lives.server

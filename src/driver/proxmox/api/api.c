@@ -17,6 +17,8 @@
 #include "util/str.h"
 
 #define BUSY_PAUSE 0.5
+/* How long a try of a PVE_BRIEF call may take; a busy server may need seconds to answer. */
+#define BRIEF_TRY_SECONDS 10.0
 enum { HEAD_ROOM = 8 * 1024, TRIES = 5 };
 
 void pve_api_free(struct pve_api *api)
@@ -198,6 +200,23 @@ static int exchange_once(struct pve_api *api, const struct op *op, const char *m
 	}
 }
 
+/* exchange_once for PVE_BRIEF: a server that takes too long is away. */
+static int exchange_briefly(struct pve_api *api, const struct op *op, const char *method,
+	const char *path, struct bytes form, json_t **ret, struct err *e)
+{
+	struct op part = op_within(op, BRIEF_TRY_SECONDS);
+	struct err ended;
+
+	if (exchange_once(api, &part, method, path, form, ret, e) == 0)
+		return 0;
+	if (e->kind == ERR_TIMEOUT && op_check(op, &ended) == 0) {
+		err_set(e, ERR_UNAVAILABLE, "%s has not answered within %g s", api->host,
+			BRIEF_TRY_SECONDS);
+		e->sys = PVE_NO_ANSWER;
+	}
+	return -1;
+}
+
 static bool may_try_again(const struct err *e, bool twice, unsigned flags)
 {
 	if (e->kind == ERR_UNAVAILABLE)
@@ -219,7 +238,7 @@ static int call_some_times(struct pve_api *api, const struct op *op, const char 
 	const char *path, struct bytes form, unsigned flags, json_t **ret, struct err *e)
 {
 	bool get = strcmp(method, "GET") == 0, twice = get || (flags & (PVE_TWICE | PVE_STUBBORN));
-	struct outage_wait outage = {0};
+	struct outage_wait outage = {.began_ns = now_ns()};
 	struct err why;
 	int tries = 0;
 
@@ -227,7 +246,8 @@ static int call_some_times(struct pve_api *api, const struct op *op, const char 
 	 * answer. */
 	if (get && !strstr(path, "/agent/"))
 		flags |= PVE_STUBBORN;
-	while (exchange_once(api, op, method, path, form, ret, e) < 0) {
+	while ((flags & PVE_BRIEF ? exchange_briefly : exchange_once)(
+		       api, op, method, path, form, ret, e) < 0) {
 		bool again;
 
 		why = *e;

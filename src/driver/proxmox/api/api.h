@@ -66,7 +66,7 @@ void pve_api_hurry(struct pve_api *api);
  * GET always is. PVE_STUBBORN: also after any other 5xx, for removals; a GET always is, except for
  * the guest agent's. PVE_PATIENT: for a minute and a half while the server is busy (pve_says_busy),
  * for requests that leave nothing behind when they fail. PVE_BRIEF: a server that is away is given
- * up after a second or two.
+ * up after a second or two, one that does not say a word after ten.
  */
 enum { PVE_TWICE = 1, PVE_STUBBORN = 2, PVE_PATIENT = 4, PVE_BRIEF = 8 };
 int pve_call(struct pve_api *api, const struct op *op, const char *method, const char *path,

@@ -15,7 +15,8 @@
 #define ENDING_SILENCE 15.0
 #define ENDING_UNHEARD 4.0
 /* The front end could not reach the daemon behind it, so nothing was done. */
-#define NO_BACK_END 595
+#define NO_BACK_END   595
+#define BRIEF_SECONDS 2.0
 enum { BRIEF_TRIES = 5 };
 
 static double seconds_since(int64_t then)
@@ -77,7 +78,8 @@ bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wai
 	/* Some tries are made even if the server has been away for too long: they show whether it
 	 * is back. */
 	if (left <= 0 || brief) {
-		if (w->tries >= BRIEF_TRIES || pve_outage_check(api, &late) < 0)
+		if (w->tries >= BRIEF_TRIES || seconds_since(w->began_ns) > BRIEF_SECONDS ||
+			pve_outage_check(api, &late) < 0)
 			return false;
 	} else if (w->tries > 1 && !w->said) {
 		op_progress(op, 0, 0, "waiting for the server: %.200s", why->msg);
@@ -96,7 +98,7 @@ void pve_outage_over(struct pve_api *api, const struct op *op, struct outage_wai
 	}
 	if (w->said)
 		op_progress(op, 0, 0, "the server %s is back", api->host);
-	*w = (struct outage_wait){0};
+	*w = (struct outage_wait){.began_ns = now_ns()};
 }
 
 double pve_outage_silence(struct pve_api *api)

@@ -7,7 +7,8 @@
 
 #include "driver/proxmox/api/exchange.h"
 
-struct outage_wait {      /* of one call; begins as {0} */
+struct outage_wait {      /* of one call; begins with began_ns, and is {0} otherwise */
+	int64_t began_ns; /* when it was made, or last answered */
 	int64_t since_ns; /* its first failure; 0: none */
 	unsigned tries;
 	bool said;
@@ -17,7 +18,7 @@ struct outage_wait {      /* of one call; begins as {0} */
  * the server may have done what the call asked for. */
 bool pve_outage_is(const struct err *e, bool twice);
 /* Called after each such failure. True: some time has passed, try again. brief: gives up after a
- * second or two. */
+ * second or two, and what has taken longer is not tried again. */
 bool pve_outage_wait(struct pve_api *api, const struct op *op, struct outage_wait *w, bool brief,
 	const struct err *why);
 /* The server has answered. */

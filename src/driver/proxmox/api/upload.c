@@ -113,7 +113,7 @@ int pve_upload(struct pve_api *api, const struct op *op, const struct pve_upload
 	auto_buf struct buf before = {0}, after = {0};
 	struct sending s = {.up = up};
 	char boundary[64] = "moat-", hex[33];
-	struct outage_wait outage = {0};
+	struct outage_wait outage = {.began_ns = now_ns()};
 
 	if (str_random_hex(16, hex, e) < 0)
 		return -1;
