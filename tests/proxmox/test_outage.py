@@ -130,6 +130,7 @@ def waits(lives: Lives, text: str, *words: str) -> str:
 def test_progress_says_what_is_waited_for(lives: Lives) -> None:
     server, home = lives.server, lives.home
     server.clear()
+    assert lives.live() == []  # the daemon has seen the server
     up = ("up", home.spec(SPEC))
     server.control("outage", seconds=3600)
     assert "cloning" in waits(lives, "waiting for a server of pool default: ", *up)
@@ -205,6 +206,17 @@ def test_a_daemon_ends_though_its_servers_are_away(lives: Lives, how: str) -> No
         come_back(server, how)
         daemon.kill()
         daemon.wait()
+        home.close()
+
+
+def test_a_server_that_was_never_there_is_not_waited_for(lives: Lives) -> None:
+    """Other servers are, for 120 seconds: see the limit."""
+    home = PveHome(instance(lives.server, port=1))
+    try:
+        told = home.run("up", home.spec(SPEC), timeout=60)
+        assert told.returncode != 0
+        assert "cannot connect" in told.stderr
+    finally:
         home.close()
 
 

@@ -6,6 +6,8 @@
 #define PAUSE_MOST  1.0
 /* Failures further apart than this belong to two outages. */
 #define APART_SECONDS 30.0
+/* A server that has never answered is not away: it may be a wrong name. */
+#define UNSEEN_SECONDS 10.0
 /* How long a daemon that ends waits for a server that is away. */
 #define ENDING_SECONDS 3.0
 /* How long an answer may take: the server's front end gives up on its back end after 30. */
@@ -31,6 +33,14 @@ bool pve_outage_is(const struct err *e, bool twice)
 	if (e->sys == PVE_NOT_SENT || e->sys == NO_BACK_END)
 		return true;
 	return twice && (e->sys == PVE_NO_ANSWER || (e->sys >= 502 && e->sys <= 504));
+}
+
+/* For how long calls wait for the server, with the lock held. */
+static double patience(const struct pve_api *api)
+{
+	bool unseen = !api->heard_ns;
+
+	return unseen && api->outage_s > UNSEEN_SECONDS ? UNSEEN_SECONDS : api->outage_s;
 }
 
 static bool heard_since_ending(const struct pve_api *api)
@@ -60,8 +70,8 @@ static double note_failure(struct pve_api *api, struct outage_wait *w, const str
 	api->failed_ns = now_ns();
 	if (!w->since_ns)
 		w->since_ns = api->failed_ns;
-	left = api->outage_s - seconds_since(api->away_ns);
-	of_call = api->outage_s - seconds_since(w->since_ns);
+	left = patience(api) - seconds_since(api->away_ns);
+	of_call = patience(api) - seconds_since(w->since_ns);
 	if (!api->ending_ns)
 		return left < of_call ? left : of_call;
 	return left_of_ending(api, why);
@@ -128,8 +138,8 @@ double pve_api_patience(struct pve_api *api)
 	if (api->ending_ns)
 		return 0;
 	if (!api->away_ns || seconds_since(api->failed_ns) > APART_SECONDS)
-		return api->outage_s;
-	return api->outage_s - seconds_since(api->away_ns);
+		return patience(api);
+	return patience(api) - seconds_since(api->away_ns);
 }
 
 void pve_api_hurry(struct pve_api *api)
