@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -141,6 +142,71 @@ def test_a_step_sees_nothing_of_the_host(home: Home, tmp_path: Path) -> None:
     assert f"/proc/{os.getpid()}" not in result.split()
 
 
+def test_a_step_gets_no_file_of_the_host(home: Home, tmp_path: Path) -> None:
+    """Root could open it once more by /proc/self/fd, to write. The first is resolv.conf."""
+    shell = tmp_path / "shell"
+    shell.write_text(
+        '#!/bin/busybox sh\n[ $$ -ne 1 ] || files=$(ls -l /proc/1/fd)\n'
+        '[ $$ -ne 1 ] || echo "$files" >>/files\n'
+        'exec /bin/busybox sh "$@"\n'
+    )
+    shell.chmod(0o755)
+    script = tmp_path / "nothing.sh"
+    script.write_text("exit 0\n")
+    home.ok("image", "build", BASE, "--name", "one", "--copy", f"{shell}:/bin/sh")
+    home.ok("image", "build", "one", "--name", "two", "--run", str(script))
+    files = re.findall(r" (\d+) -> (.*)", Disk(home, "two", tmp_path).read("/files"))
+    files = [(fd, file) for fd, file in files if not file.endswith("/bin/sh")]  # is being read
+    # For each of: before the step, the step, after it. The first build did the last of these.
+    assert [fd for fd, _ in files if int(fd) < 3] == ["0", "1", "2"] * 4, files
+    assert all(file.startswith("pipe:") for _, file in files), files
+
+
+# Is loaded into the host's moat-disk by the image, keeps that open, and writes when nobody runs it.
+EVIL = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void begin(void)
+{
+	if (!getenv("EVIL")) {
+		dup2(open("/proc/self/exe", O_RDONLY), 9);
+		setenv("EVIL", "1", 1);
+		execl("/bin/other", "other", NULL);
+	} else {
+		int fd = open("/proc/self/fd/9", O_WRONLY | O_TRUNC);
+		perror("open");
+		puts(write(fd, "evil", 4) == 4 ? "WRITTEN" : "refused");
+		exit(0);
+	}
+}
+"""
+
+
+def test_an_image_cannot_write_to_the_program_that_enters_it(tmp_path: Path) -> None:
+    program, root = tmp_path / "moat-disk", tmp_path / "root"
+    shutil.copy(Path(os.environ["MOAT_BIN"]).parent / "moat-disk", program)
+    for directory in ("proc", "dev", "bin", "etc"):
+        (root / directory).mkdir(parents=True)
+    (tmp_path / "evil.c").write_text(EVIL)
+    evil: list[str | Path] = ["cc", "-shared", "-fPIC", "-o", root / "evil.so", tmp_path / "evil.c"]
+    subprocess.run(evil, check=True)
+    (root / "etc" / "ld.so.preload").write_text("/evil.so\n")
+    (root / "bin" / "sh").symlink_to("/proc/self/exe")
+    shutil.copy("/usr/bin/true", root / "bin" / "other")
+    for library in re.findall(r"(/\S+) \(", tool("ldd", program)):
+        (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, root / library[1:])
+    before = program.read_bytes()
+    enter = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"]
+    command: list[str | Path] = [*enter, program, "enter", root, "/bin/sh"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout == "refused\n", done.stderr
+    assert "Read-only file system" in done.stderr
+    assert program.read_bytes() == before
+
+
 @pytest.mark.parametrize("how", ["interrupt", "kill"])
 def test_what_is_interrupted_leaves_nothing(home: Home, tmp_path: Path, how: str) -> None:
     script = tmp_path / "wait.sh"
@@ -241,6 +307,40 @@ def test_a_file_system_that_means_harm_writes_nowhere_else(tmp_path: Path) -> No
     assert "a name that no file can have" in done.stderr
     assert not list(tmp_path.rglob("evil"))
     assert not (tmp_path.parent / "evil").exists()
+
+
+def test_an_owner_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
+    """Of the root directory, which nothing is above."""
+    image = tmp_path / "image"
+    tool("truncate", "-s", "4M", image)
+    tool("mke2fs", "-q", "-F", "-t", "ext4", "-E", "root_owner=12345:12345", image)
+    done = unpack(image, tmp_path / "out")
+    assert done.returncode == 1
+    assert "Invalid argument" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["Block count: PATH[$(>pwned)]+", "Free blocks: 1"])
+def test_a_label_is_no_number_and_no_program(tmp_path: Path, line: str) -> None:
+    """dumpe2fs prints labels as they are, and bash runs what stands in an arithmetic's index."""
+    recipe = Path(__file__).parents[2] / "share" / "recipes" / "change" / "root.sh"
+    disk = tmp_path / "disk.raw"
+    tool("truncate", "-s", "4M", disk)
+    tool("mke2fs", "-q", "-F", "-t", "ext4", "-O", "^metadata_csum", disk)
+    with disk.open("r+b") as f:
+        f.seek(1024 + 0x88)  # "Last mounted on"
+        f.write(f"/\n{line}\n".encode())
+    script = f'set -eu; die() {{ echo "$*" >&2; exit 1; }}; . {recipe}; ROOT_START=0; root_used_mb'
+    done = subprocess.run(
+        ["bash", "--posix", "-c", script],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )
+    assert not (tmp_path / "pwned").exists()
+    assert done.returncode == 1
+    assert "the superblock of the base is damaged" in done.stderr
 
 
 # Gives a user with a range of ids to whatever comes behind.

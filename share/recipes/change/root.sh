@@ -18,7 +18,17 @@ is_ext4() {
 
 # super NAME: a line of dumpe2fs, which lists the superblock.
 super() {
-	dumpe2fs -h "disk.raw?offset=$ROOT_START" 2>/dev/null | sed -n "s/^$1: *//p"
+	dumpe2fs -h "disk.raw?offset=$ROOT_START" 2>/dev/null | sed -n "s/^$1:[[:space:]]*//p"
+}
+
+# number NAME: that line of the superblock. Labels are raw there, and may look like other lines. What
+# is no number must not reach the shell's arithmetic: some shells run commands in it.
+number() {
+	value=$(super "$1")
+	case $value in
+	'' | *[!0-9]*) die "the superblock of the base is damaged" ;;
+	esac
+	echo "$value"
 }
 
 # Sets ROOT_NUMBER (0: the disk has no partitions), ROOT_START and ROOT_SIZE in bytes: the file
@@ -47,10 +57,16 @@ root_find() {
 		fi
 	done <table
 	[ -n "$ROOT_NUMBER" ] || die "the base has no ext4 file system on its disk"
+	# A table can claim more than there is.
+	size=$(($(stat -c %s disk.raw) - ROOT_START))
+	[ "$ROOT_SIZE" -le "$size" ] || ROOT_SIZE=$size
 }
 
 root_used_mb() {
-	echo $((($(super 'Block count') - $(super 'Free blocks')) * $(super 'Block size') >> 20))
+	blocks=$(number 'Block count')
+	free=$(number 'Free blocks')
+	size=$(number 'Block size')
+	echo $(((blocks - free) * size >> 20))
 }
 
 # disk_grow MB: the disk, and the partition with it, which must be the last one. Sets ROOT_SIZE.
@@ -88,12 +104,21 @@ root_features() {
 # root_make TREE: the file system anew, from the tree, under the same names.
 root_make() {
 	features=$(root_features)
-	label=$(super 'Filesystem volume name')
+	label=$(super 'Filesystem volume name' | head -n 1)
 	[ "$label" != '<none>' ] || label=
-	journal=$(super 'Total journal size' | sed -n 's/M$//p')
+	block_size=$(number 'Block size')
+	inode_size=$(number 'Inode size')
+	uuid=$(super 'Filesystem UUID')
+	case $uuid in
+	'' | *[!0-9a-f-]*) die "the superblock of the base is damaged" ;;
+	esac
+	journal=$(super 'Total journal size' | sed -n 's/^\([0-9]*\)M$/\1/p')
+	case $journal in
+	*[!0-9]*) die "the superblock of the base is damaged" ;;
+	esac
 	options="offset=$ROOT_START,root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-	set -- -d "$1" -O "none$features" -b "$(super 'Block size')" -I "$(super 'Inode size')" \
-		-U "$(super 'Filesystem UUID')" -L "$label" -m 1 -E "$options"
+	set -- -d "$1" -O "none$features" -b "$block_size" -I "$inode_size" \
+		-U "$uuid" -L "$label" -m 1 -E "$options"
 	[ -z "$journal" ] || set -- -J "size=$journal" "$@"
 	# What was there before must not shine through.
 	guard fallocate --punch-hole --offset "$ROOT_START" --length "$ROOT_SIZE" disk.raw

@@ -24,9 +24,10 @@ ROOT=$WORK/fs/root
 FREE_MB=512 # what a new file system has left, at least
 
 # inside COMMAND...: among the files of the image, and nothing else of the host's files. The image's
-# own links lead nowhere else.
+# own links lead nowhere else. stdin, stdout and stderr must be pipes: of any other file, root inside
+# could open what is behind /proc/self/fd once more, to write, and change its mode.
 inside() {
-	guard unshare --mount --pid --ipc --uts --fork --kill-child=KILL -- \
+	guard unshare --mount --pid --ipc --fork --kill-child=KILL -- \
 		env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
 		LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
 		${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
@@ -41,12 +42,27 @@ script() {
 	inside /bin/sh -euc "$script_text" sh "$@"
 }
 
+# logged FILE COMMAND...: its output goes into the build log, the end of that into FILE, too. Returns
+# what the command does.
+logged() {
+	logged_file=$1
+	shift
+	rm -f "$WORK/code"
+	{
+		"$@" 2>&1 && code=0 || code=$?
+		echo "$code" >"$WORK/code"
+	} | tee -a /proc/self/fd/2 | tail -c 65536 >"$logged_file"
+	return "$(cat "$WORK/code")"
+}
+
 copy_all() {
 	for tar in "$STEPS"/copy-*.tar; do
 		[ -e "$tar" ] || continue
 		to=$(cat "${tar%.tar}.to")
 		STEP="copying to $to"
-		script copy "$to" "$(cat "${tar%.tar}.name")" <"$tar" || die "copying to $to failed; the build log says why"
+		# shellcheck disable=SC2002 # a pipe, see inside
+		cat "$tar" | script copy "$to" "$(cat "${tar%.tar}.name")" ||
+			die "copying to $to failed; the build log says why"
 	done
 }
 
@@ -54,12 +70,10 @@ packages_install() {
 	[ -s "$STEPS/packages" ] || return 0
 	echo 'progress 1 5 installing packages' >&3
 	# shellcheck disable=SC2046 # a list of names
-	script packages "$(grep -v '^#' "$WORK/proxies" || true)" $(cat "$STEPS/packages") </dev/null >"$WORK/apt.log" 2>&1 || {
-		cat "$WORK/apt.log"
-		last=$(grep -E '^(E:|dpkg: error)' "$WORK/apt.log" | tail -n 1)
+	: | logged "$WORK/apt.log" script packages "$(grep -v '^#' "$WORK/proxies" || true)" $(cat "$STEPS/packages") || {
+		last=$(grep -a -E '^(E:|dpkg: error)' "$WORK/apt.log" | tail -n 1)
 		die "installing packages failed: ${last:-$(tail -n 1 "$WORK/apt.log")}"
 	}
-	cat "$WORK/apt.log"
 }
 
 run_all() {
@@ -70,9 +84,9 @@ run_all() {
 		[ -e "$script" ] || continue
 		name=$(cat "$script.name")
 		echo "progress 2 5 running $name" >&3
-		script run "$name" <"$script" >"$WORK/run.log" 2>&1 && code=0 || code=$?
-		cat "$WORK/run.log"
-		last=$(grep . "$WORK/run.log" | tail -n 1)
+		# shellcheck disable=SC2002 # a pipe, see inside
+		cat "$script" | logged "$WORK/run.log" script run "$name" && code=0 || code=$?
+		last=$(grep -a . "$WORK/run.log" | tail -n 1)
 		[ "$code" -eq 0 ] || die "$name failed with exit status $code${last:+: $last}"
 	done
 }
@@ -87,12 +101,13 @@ cd "$WORK"
 partitions >table
 debian_proxies >proxies 2>/dev/null || : >proxies
 
-script prepare </etc/resolv.conf || die "the base cannot run programs here; the build log says why"
+# shellcheck disable=SC2002 # a pipe, see inside
+cat /etc/resolv.conf | script prepare || die "the base cannot run programs here; the build log says why"
 copy_all
 packages_install
 run_all
 STEP='cleaning up'
-script finish </dev/null
+: | script finish
 
 echo 'progress 3 5 making the file system' >&3
 # Inodes and the journal need room, too.

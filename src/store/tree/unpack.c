@@ -155,10 +155,13 @@ static int copy_content(struct unpack *u, ext2_ino_t ino, int fd, uint64_t size)
 		rc = ext2fs_file_read(file, u->part, want, &got);
 		if (rc || got == 0)
 			break;
+		errno = ENOSPC; /* a short write has no error of its own */
 		if (!is_empty(u->part, got) &&
 			pwrite(fd, u->part, got, (off_t)at) != (ssize_t)got) {
+			int eno = errno;
+
 			ext2fs_file_close(file);
-			return fail_sys(errno ? errno : EIO, u);
+			return fail_sys(eno, u);
 		}
 		at += got;
 	}
@@ -234,7 +237,7 @@ static void tell_device(const struct unpack *u, const struct ext2_inode_large *i
 	unsigned major = old ? old >> 8 & 0xff : (new & 0xfff00) >> 8;
 	unsigned minor = old ? old & 0xff : (new & 0xff) | (new >> 12 & 0xfff00);
 
-	if (!strpbrk(u->path, " \n\""))
+	if (!strpbrk(u->path, " \t\n\""))
 		printf("%u %u %o %u %u /%s\n", major, minor, in->i_mode, inode_uid(*in),
 			inode_gid(*in), u->path);
 }
@@ -285,7 +288,8 @@ static int make_entry(const struct walk *w, const char *name, ext2_ino_t ino)
 
 	if (rc)
 		return fail_ext2(rc, w->u);
-	if (!S_ISDIR(in.i_mode) && in.i_links_count > 1) {
+	if (!S_ISDIR(in.i_mode) && !S_ISCHR(in.i_mode) && !S_ISBLK(in.i_mode) &&
+		in.i_links_count > 1) {
 		got = link_to_seen(w, name, ino);
 		if (got != 0)
 			return got < 0 ? -1 : 0;
@@ -376,6 +380,7 @@ int unpack_ext4(const char *disk, uint64_t offset, int to_fd, struct err *e)
 	struct unpack u = {.to_fd = to_fd, .part = part, .e = e};
 	char options[48];
 	errcode_t rc;
+	int done;
 
 	if (!part)
 		return err_oom(e);
@@ -386,10 +391,10 @@ int unpack_ext4(const char *disk, uint64_t offset, int to_fd, struct err *e)
 	if (rc)
 		return err_set(e, ERR_INVALID, "the root file system cannot be read: %s",
 			error_message(rc));
-	unpack_root(&u);
+	done = unpack_root(&u);
 	tdestroy(u.seen, free_seen);
 	ext2fs_close_free(&u.fs);
-	if (u.failed)
+	if (done < 0)
 		return -1;
 	return fflush(stdout) != 0 ? err_sys(e, errno, "stdout") : 0;
 }
