@@ -3,10 +3,10 @@
 # files of its disk, without booting it and without root. Not a recipe of a name: the store runs it,
 # with what it needs in the environment:
 #
-#   MOAT_BASE_DISK, MOAT_BASE_FORMAT   the disk of the base
-#   MOAT_DISK_TOOL                     the program moat-disk
-#   MOAT_DISK_MB                       the least size of the new disk
-#   WORK/steps                         what to do, see change/stage.sh
+#   MOAT_DISK_TOOL   the program moat-disk
+#   MOAT_DISK_MB     the least size of the new disk
+#   WORK/disk.raw    the disk of the base
+#   WORK/steps       what to do, see change/stage.sh
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/lib.sh"
 . "$HERE/lib-disk.sh"
@@ -16,20 +16,20 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 recipe_begin "$@"
 namespace_check
 
-progress 0 5 'unpacking the disk'
-guard qemu-img convert -f "$MOAT_BASE_FORMAT" -O raw "$MOAT_BASE_DISK" "$WORK/disk.raw"
+progress 0 5 'checking the file system'
 cd "$WORK"
 root_find
 # What a running system left in its journal belongs to its files.
 guard e2fsck -f -y "disk.raw?offset=$ROOT_START" >e2fsck.log 2>&1 || [ $? -le 2 ] ||
 	die "the root file system of the base is damaged"
-used=$(root_used_mb)
+need=$(($(root_used_mb) + $(du -sm steps | cut -f 1) + 512))
 available=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo)
-[ "$available" -ge $((used + 512)) ] ||
-	die "the build needs $((used + 512)) MB of free memory, $available MB are available"
+[ "$available" -ge "$need" ] ||
+	die "the build needs $need MB of free memory, $available MB are available"
 
 # stage.sh reports its own progress, on fd 3.
-namespace sh "$HERE/change/stage.sh" "$WORK" "$CACHE" "$ROOT_NUMBER" "$ROOT_START" "$ROOT_SIZE" || {
+namespace sh "$HERE/change/stage.sh" "$WORK" "$CACHE" "$ROOT_NUMBER" "$ROOT_START" "$ROOT_SIZE" \
+	"$((available - 256))" || { # the rest is for the VMs that run
 	# shellcheck disable=SC2034 # for explain_exit: the stage has said what failed
 	STEP=
 	exit 1

@@ -109,11 +109,23 @@ static size_t count(const char *const *v)
 	return n;
 }
 
+/* Whether one of the first n has the name of "NAME=VALUE". */
+static bool has_name(char *const *items, size_t n, const char *var)
+{
+	size_t len = strcspn(var, "=");
+
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(items[i], var, len) == 0 && items[i][len] == '=')
+			return true;
+	return false;
+}
+
 /* Makes the recipe's environment: ours, and the variables that recipes are promised. */
 static int env_make(
 	const struct store *st, const struct recipe_run *run, struct env *env, struct err *e)
 {
 	size_t n = count((const char *const *)environ), more = count(run->env), used = ENV_OURS;
+	size_t ours;
 
 	env->items = calloc(n + ENV_OURS + more + 1, sizeof(char *));
 	if (!env->items)
@@ -124,10 +136,9 @@ static int env_make(
 		return -1;
 	for (size_t i = 0; i < more; i++)
 		env->items[used++] = (char *)run->env[i];
+	ours = used;
 	for (size_t i = 0; i < n; i++)
-		if (!str_starts(environ[i], "MOAT_CACHE_DIR=") &&
-			!str_starts(environ[i], "MOAT_IMAGE=") &&
-			!str_starts(environ[i], "MOAT_RECIPE_DIR="))
+		if (!has_name(env->items, ours, environ[i]))
 			env->items[used++] = environ[i];
 	return 0;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# stage.sh WORK CACHE ROOT_NUMBER ROOT_START ROOT_SIZE - the part of a change that needs to be root:
-# runs in namespaces of its own. The files of the base are in a tmpfs, so that whatever becomes of
+# stage.sh WORK CACHE ROOT_NUMBER ROOT_START ROOT_SIZE TREE_MB - the part of a change that needs to be
+# root: runs in namespaces of its own, with at most so much memory for the files. The files of the base are in a tmpfs, so that whatever becomes of
 # this process, no file that belongs to another user id is left behind.
 #
 # The steps are in WORK/steps, in this order; each may be absent:
@@ -19,6 +19,7 @@ CACHE=$2
 ROOT_NUMBER=$3
 ROOT_START=$4
 ROOT_SIZE=$5
+TREE_MB=$6
 STEPS=$WORK/steps
 ROOT=$WORK/fs/root
 FREE_MB=512 # what a new file system has left, at least
@@ -92,7 +93,7 @@ run_all() {
 }
 
 mkdir -p "$WORK/fs"
-mount -t tmpfs -o mode=755,size=90% moat "$WORK/fs"
+mount -t tmpfs -o "mode=755,size=${TREE_MB}m" moat "$WORK/fs"
 mkdir "$ROOT"
 cd "$WORK"
 "$MOAT_DISK_TOOL" unpack disk.raw "$ROOT_START" "$ROOT" >devices ||

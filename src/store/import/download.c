@@ -214,6 +214,7 @@ static int download_part(
 int download_rest(const struct op *op, const char *url, int fd, const char *text, struct err *e)
 {
 	off_t before = lseek(fd, 0, SEEK_END);
+	bool anew = false;
 
 	for (int tries = 1;; tries++) {
 		off_t now;
@@ -221,7 +222,8 @@ int download_rest(const struct op *op, const char *url, int fd, const char *text
 		if (download_part(op, url, fd, text, e) == 0)
 			return 0;
 		/* What is there cannot be continued: begin anew, once. */
-		if (e->kind == ERR_UNSUPPORTED && lseek(fd, 0, SEEK_END) > 0) {
+		if (e->kind == ERR_UNSUPPORTED && !anew && lseek(fd, 0, SEEK_END) > 0) {
+			anew = true;
 			if (ftruncate(fd, 0) < 0)
 				return err_sys(e, errno, "truncate");
 			before = 0;

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/import/qemu-img.h"
 #include "store/manifest.h"
 #include "store/recipe.h"
 #include "store/store.h"
@@ -200,6 +201,31 @@ int change_prepare(const struct op *op, struct draft *d, const struct change_dis
 	return 0;
 }
 
+/* Writes WORK/disk.raw. The base's disk may have been made to do harm: qemu-img is confined, and
+ * finds no other file that the disk names. */
+static int unpack(
+	const struct op *op, const struct draft *d, const struct change_disk *c, struct err *e)
+{
+	auto_fd int disk = open(c->disk, O_RDONLY | O_CLOEXEC), raw = -1;
+	auto_free char *path = NULL;
+
+	if (disk < 0)
+		return err_sys(e, errno, "%s", c->disk);
+	if (str_printf(&path, e, "%s/disk.raw", d->work) < 0)
+		return -1;
+	raw = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (raw < 0)
+		return err_sys(e, errno, "%s", path);
+	return qemu_img_write(op,
+		&(struct qemu_img_write){.helper_path = d->st->helper_path,
+			.layers = {{disk, c->format}},
+			.n_layers = 1,
+			.out_fd = raw,
+			.out_format = "raw",
+			.text = "unpacking the disk"},
+		e);
+}
+
 int change_run(const struct op *op, struct draft *d, const struct change_disk *c, struct err *e)
 {
 	const struct store *st = d->st;
@@ -208,14 +234,15 @@ int change_run(const struct op *op, struct draft *d, const struct change_disk *c
 	auto_strv struct strv env = {0};
 	struct recipe_run run = {.name = c->name};
 
-	strv_addf(&env, "MOAT_BASE_DISK=%s", c->disk);
-	strv_addf(&env, "MOAT_BASE_FORMAT=%s", c->format);
 	strv_addf(&env, "MOAT_DISK_MB=%u", c->disk_mb);
 	strv_addf(&env, "MOAT_DISK_TOOL=%.*s/moat-disk", (int)(slash ? slash - st->helper_path : 0),
 		st->helper_path);
 	if (strv_check(&env, e) < 0 || str_printf(&path, e, "%s/change.sh", st->recipes) < 0 ||
 		str_printf(&log, e, "%s/%s.log", st->logs, c->name) < 0 ||
 		dir_make(st->cache, 0700, e) < 0)
+		return -1;
+	op_progress(op, 0, 0, "unpacking the disk");
+	if (unpack(op, d, c, e) < 0)
 		return -1;
 	run.path = path;
 	run.log = log;

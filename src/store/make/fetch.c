@@ -78,7 +78,7 @@ static int sha512_file(
 		return -1;
 	if (res.exit_code || res.out.len < SUM_HEX_MAX)
 		return err_set(e, ERR_INTERNAL, "sha512sum fails");
-	snprintf(ret_hex, SUM_HEX_MAX + 1, "%s", (const char *)buf_data(&res.out));
+	snprintf(ret_hex, SUM_HEX_MAX + 1, "%.*s", SUM_HEX_MAX, (const char *)buf_data(&res.out));
 	return 0;
 }
 

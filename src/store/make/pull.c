@@ -41,7 +41,10 @@ static int convert_disk(
 	img.format = probe_kind_name(kind);
 	if (qemu_img_inspect(op, &img, e) < 0)
 		return -1;
-	return qemu_img_convert(op, &img, path, e);
+	if (qemu_img_convert(op, &img, path, e) < 0)
+		return -1;
+	/* It is read once more, where we are root by another user; the directory is closed. */
+	return chmod(path, 0644) < 0 ? err_sys(e, errno, "%s", path) : 0;
 }
 
 /* Turns the download into WORK/base.qcow2. */
@@ -179,7 +182,8 @@ int store_pull_url(struct store *st, const struct op *op, const char *url, const
 		.sum = sha256,
 		.digits = sha256 ? SHA256_HEX : 0};
 
-	if (sha256 && strspn(sha256, "0123456789abcdef") != SHA256_HEX)
+	if (sha256 &&
+		(strlen(sha256) != SHA256_HEX || strspn(sha256, "0123456789abcdef") != SHA256_HEX))
 		return err_set(e, ERR_INVALID, "sha256: not 64 hex digits");
 	if (fetch_name(url, &name, e) < 0 || fetch_file(st, op, &fetch, &file, &fd, e) < 0)
 		return -1;
