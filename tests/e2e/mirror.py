@@ -19,6 +19,7 @@ class Mirror:
         self.requests: list[tuple[str, str]] = []  # path, Range
         self.cut: dict[str, tuple[int, int]] = {}
         self.reached = threading.Event()  # an answer was cut
+        self.no_ranges = False  # a download cannot be continued
         self.hold: threading.Event | None = None  # a cut answer waits for this
         mirror = self
 
@@ -46,7 +47,7 @@ class Mirror:
             return
         size = file.stat().st_size
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        if start and start >= size:
+        if start and (start >= size or self.no_ranges):
             to.send_error(416)
             return
         to.send_response(206 if wanted else 200)

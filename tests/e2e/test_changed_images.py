@@ -146,7 +146,7 @@ def test_a_step_gets_no_file_of_the_host(home: Home, tmp_path: Path) -> None:
     """Root could open it once more by /proc/self/fd, to write. The first is resolv.conf."""
     shell = tmp_path / "shell"
     shell.write_text(
-        '#!/bin/busybox sh\n[ $$ -ne 1 ] || files=$(ls -l /proc/1/fd)\n'
+        "#!/bin/busybox sh\n[ $$ -ne 1 ] || files=$(ls -l /proc/1/fd)\n"
         '[ $$ -ne 1 ] || echo "$files" >>/files\n'
         'exec /bin/busybox sh "$@"\n'
     )
@@ -160,6 +160,19 @@ def test_a_step_gets_no_file_of_the_host(home: Home, tmp_path: Path) -> None:
     # For each of: before the step, the step, after it. The first build did the last of these.
     assert [fd for fd, _ in files if int(fd) < 3] == ["0", "1", "2"] * 4, files
     assert all(file.startswith("pipe:") for _, file in files), files
+
+
+def test_a_base_names_no_file_of_the_host(home: Home, tmp_path: Path) -> None:
+    """An image's directory may come from another machine, and its disk name what it likes."""
+    secret = tmp_path / "secret.raw"
+    images = Path(home.env["MOAT_DATA_DIR"]) / "images"
+    disk = images / f"sha256-{digest(home, BASE).removeprefix('sha256:')}" / "disk.qcow2"
+    tool("qemu-img", "convert", "-O", "raw", disk, secret)
+    disk.unlink()  # a hard link
+    tool("qemu-img", "create", "-q", "-f", "qcow2", "-b", secret, "-F", "raw", disk)
+    error = home.fails("image", "build", BASE, "--name", "mine", "--disk-gb", "1")
+    assert "No such file or directory" in error
+    assert not scratch_left(home)
 
 
 # Is loaded into the host's moat-disk by the image, keeps that open, and writes when nobody runs it.

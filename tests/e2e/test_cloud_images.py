@@ -209,3 +209,17 @@ def test_a_disk_by_its_url(home: Home, vendors: Mirror) -> None:
     assert json.loads(home.ok("image", "inspect", "--json", "lab"))["user"] == "kim"
     assert home.ok("image", "pull", url, "--name", "other") == "other"
     assert not downloads(home)
+
+
+def test_a_download_begins_anew_once(home: Home, vendors: Mirror) -> None:
+    """Of a server that breaks off and cannot continue: it could go on like that for ever."""
+    disk = vendors.root / "broken.qcow2"
+    disk.write_bytes(os.urandom(MIB))
+    vendors.cut[disk.name] = (1000, 3)
+    vendors.no_ranges = True
+    pull = ["image", "pull", f"{vendors.url}/{disk.name}", "--sha256", "0" * 64]
+    try:
+        assert "the server cannot continue a download" in home.fails(*pull, timeout=60)
+    finally:
+        vendors.no_ranges = False
+    assert vendors.ranges(disk.name) == ["", "bytes=1000-", "", "bytes=1000-"]
