@@ -125,9 +125,11 @@ root_make() {
 	guard mke2fs -q -F -t ext4 "$@" disk.raw "$((ROOT_SIZE >> 10))K"
 }
 
-# root_devices FILE: makes the device files again that moat-disk listed: MAJOR MINOR MODE UID GID PATH.
+# root_devices FILE TREE: makes the device files again that moat-disk listed: MAJOR MINOR MODE UID GID
+# PATH. A step may have removed the directory: then debugfs would make them where it is.
 root_devices() {
 	while read -r major minor mode uid gid path; do
+		[ -d "$2${path%/*}" ] || continue
 		kind=c
 		[ $((0$mode & 0170000)) -ne $((060000)) ] || kind=b
 		printf 'cd %s\nmknod %s %s %d %d\nsif %s mode 0%s\nsif %s uid %d\nsif %s gid %d\n' "${path%/*}/" \

@@ -121,4 +121,4 @@ fi
 [ "$want" -ge "${MOAT_DISK_MB:-0}" ] || want=$MOAT_DISK_MB
 [ "$want" -le "$disk_mb" ] || disk_grow "$want"
 root_make "$ROOT"
-root_devices devices
+root_devices devices "$ROOT"
