@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Writes the manual page moat.yaml(5) from the JSON Schema that `moat schema` prints.
 
-spec-man.py MOAT DOCS/moat.1 >moat.yaml.5    the date is that of the other page
+spec-man.py SCHEMA.json DOCS/moat.1 >moat.yaml.5    the date is that of the other page
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,11 +124,10 @@ def section(name: str, schema: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    moat, other = sys.argv[1:]
+    printed, other = sys.argv[1:]
     date = re.search(r"^\.Dd (.*)$", Path(other).read_text(), re.MULTILINE)
     assert date, other
-    printed = subprocess.run([moat, "schema"], check=True, capture_output=True).stdout
-    schema = json.loads(printed)
+    schema = json.loads(Path(printed).read_text())
     shapes = {"": schema, **schema["$defs"]}
     order = ["", "vm", "source", "nic", "healthcheck", "cloud_init", "networks", "vnet", "subnet"]
     rest = [name for name in shapes if name not in order]
