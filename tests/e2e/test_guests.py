@@ -95,7 +95,8 @@ def test_commands_while_processes_run_short(victim: Home) -> None:
         answer = wire.final(wire.request("exec", args))
         said.append(answer.get("result", answer))
     assert not [one for one in said if one.get("signal")], said
-    assert sum(one.get("exit_code") == 0 for one in said) > 50, said
+    # Some find the room taken by the guest's own processes; without another use, all would.
+    assert sum(one.get("exit_code") == 0 for one in said) > 20, said
     victim.ok("exec", "-u", "root", victim.sandbox, "--", "sh", "-c", limit % 1000)
 
 
