@@ -9,6 +9,7 @@
 #include "proto/proto.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/thread/bell.h"
 #include "util/thread/lock.h"
 #include "util/system/log.h"
 #include "util/str.h"
@@ -96,6 +97,16 @@ int request_output(struct request *rq, int stream, struct bytes data, struct err
 		data.len -= piece.len;
 	}
 	return 0;
+}
+
+void request_touch(struct request *rq, struct sandbox *sb, enum touch what)
+{
+	const char *person = rq->session->person;
+
+	if (!*person && what != TOUCH_TYPED)
+		return;
+	touches_add(&sb->touches, what, *person ? person : "terminal");
+	bell_ring(registry_changes(rq->daemon->registry));
 }
 
 static int io_output(void *arg, int stream, struct bytes data, struct err *e)

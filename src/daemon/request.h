@@ -51,6 +51,10 @@ int request_output(struct request *rq, int stream, struct bytes data, struct err
 /* The request's input and output, for operations of a guest. */
 struct guest_io request_io(struct request *rq);
 
+/* Records that a person did something in a sandbox that is borrowed, if it is a person who acts
+ * over this connection. Whatever has a terminal is for a person. */
+void request_touch(struct request *rq, struct sandbox *sb, enum touch what);
+
 /* For the session's thread: checks the frame and starts the request's thread. A wrong request is
  * answered with an error; -1: the client broke the protocol. */
 int request_start(struct session *s, json_t *msg, struct bytes blob, struct err *e);

@@ -16,6 +16,7 @@
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/json.h"
+#include "util/str.h"
 #include "util/thread/lock.h"
 #include "util/system/log.h"
 #include "util/thread/worker.h"
@@ -60,6 +61,7 @@ void session_request_ended(struct session *s, struct request *rq)
 static int greet(struct session *s, json_t *msg, struct err *e)
 {
 	json_int_t protocol = json_integer_value(json_object_get(msg, "protocol"));
+	const char *person;
 	json_t *hello =
 		json_pack("{s:s, s:i, s:s, s:i, s:i}", "type", "hello", "protocol", PROTO_VERSION,
 			"version", MOAT_VERSION, "pid", (int)getpid(), "window", PROTO_WINDOW);
@@ -70,6 +72,9 @@ static int greet(struct session *s, json_t *msg, struct err *e)
 	}
 	if (session_send(s, &s->op, hello, (struct bytes){0}, e) < 0)
 		return -1;
+	person = json_string_value(json_object_get(msg, "person"));
+	if (person)
+		str_escape(person, strlen(person), s->person, sizeof(s->person));
 	s->greeted = true;
 	if (protocol != PROTO_VERSION)
 		return err_set(e, ERR_INVALID, "the client speaks protocol %lld, this daemon %d",

@@ -23,6 +23,8 @@ struct session {
 	struct op op; /* cancelled when the connection or the daemon ends */
 	struct outbox out;
 	bool greeted;
+	char person[TOUCH_BY_SIZE]; /* what a person acts by over this connection; "": a
+				     * program acts */
 	bool spare; /* it is beyond the limit of connections: it can stop the daemon only */
 	int64_t received_ns; /* when bytes came last; the session's thread's alone */
 

@@ -149,12 +149,12 @@ def kill(pid: int) -> None:
 class Wire:
     """The client protocol, spoken by hand, for clients that misbehave."""
 
-    def __init__(self, home: Home, protocol: int = 1, *, urgent: bool = False) -> None:
+    def __init__(self, home: Home, protocol: int = 1, *, urgent: bool = False, **more: str) -> None:
         if not urgent:
             home.ok("ls")  # starts the daemon
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(str(home.dir / "run" / "moat.sock"))
-        hello = {"type": "hello", "protocol": protocol, "client": "test"}
+        hello = {"type": "hello", "protocol": protocol, "client": "test", **more}
         self.send({**hello, "urgent": True} if urgent else hello)
         self.hello = self.receive()[0]
         self.next_id = 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from home import TINY, Home, Wire, kill
 
-from tools import until, wire
+from tools import listed, until, wire
 
 
 class Watcher:
@@ -174,3 +174,39 @@ def test_a_table_on_a_terminal(home: Home) -> None:
     assert head.split() == columns
     assert row.split()[:3] == [box, "default", "running"]
     assert max(len(head), len(row)) <= 80
+
+
+def test_what_people_do_is_recorded(home: Home) -> None:
+    box = home.up(TINY, "-n", "demo")
+    home.ok("exec", box, "true")
+    assert "touched" not in listed(home)[0]  # a program may have done that
+    assert "TOUCHED" not in home.ok("ls")
+    watcher = Watcher(home, sandbox=box)
+    watcher.next("listed")
+    person = wire(home, person="a test")
+    for op, args in (
+        ("exec", {"argv": ["true"]}),
+        ("exec", {"argv": ["true"], "tty": {"rows": 24, "cols": 80}}),
+        ("write", {"path": "/tmp/a"}),
+        ("read", {"path": "/tmp/a"}),
+    ):
+        blob = {"input": "blob"} if op == "write" else {}
+        answer = person.final(person.request(op, {"sandbox": box, **args}, **blob))
+        assert answer["type"] == "result", answer
+    told = watcher.sandbox("running")
+    while len(told.get("touched", [])) < 3:
+        told = watcher.sandbox("running")
+    assert [one["what"] for one in told["touched"]] == ["typed", "ran", "wrote"]
+    assert {one["by"] for one in told["touched"]} == {"a test"}
+    client = wire(home)
+    terminal = {"sandbox": box, "argv": ["true"], "tty": {"rows": 24, "cols": 80}}
+    client.final(client.request("exec", terminal))
+    (typed, *_) = listed(home)[0]["touched"]
+    assert (typed["what"], typed["count"], typed["by"]) == ("typed", 2, "terminal")
+    assert "typed,ran,wrote" in home.ok("ls").replace(", ", ",")
+    fork = home.ok("fork", box).split()[0]
+    assert [one["what"] for one in listed(home) if one["id"] == fork for one in one["touched"]] == [
+        "typed",
+        "ran",
+        "wrote",
+    ]

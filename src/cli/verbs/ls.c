@@ -9,7 +9,7 @@
 
 /* Columns that are shown only where they would tell something. */
 struct columns {
-	bool names, drivers;
+	bool names, drivers, touched;
 };
 
 static struct columns columns_of(const json_t *list)
@@ -21,6 +21,7 @@ static struct columns columns_of(const json_t *list)
 	json_array_foreach(list, i, sb) {
 		c.names |= *get_str(sb, "name") != 0;
 		c.drivers |= strcmp(get_str(sb, "driver"), "qemu") != 0;
+		c.touched |= json_object_get(sb, "touched") != NULL;
 	}
 	return c;
 }
@@ -30,7 +31,8 @@ static int add_sandbox(struct table *t, struct columns c, const json_t *sb, stru
 	auto_json json_t *shown = listing_labels(sb);
 	auto_free char *vms = format_list(json_object_get(sb, "vms"), "name");
 	auto_free char *labels = format_list(shown, NULL);
-	const char *cells[8], **cell = cells;
+	auto_free char *touched = format_list(json_object_get(sb, "touched"), "what");
+	const char *cells[9], **cell = cells;
 	char age[24], owner[24] = "-";
 
 	text_age(get_num(sb, "age"), age);
@@ -45,6 +47,8 @@ static int add_sandbox(struct table *t, struct columns c, const json_t *sb, stru
 	*cell++ = age;
 	*cell++ = owner;
 	*cell++ = vms;
+	if (c.touched)
+		*cell++ = touched && *touched ? touched : "-";
 	*cell++ = labels;
 	if (table_row(t, cells, e) < 0)
 		return -1;
@@ -55,7 +59,7 @@ static int add_sandbox(struct table *t, struct columns c, const json_t *sb, stru
 static int print_sandboxes(struct cli *cli, const json_t *list, struct err *e)
 {
 	struct columns c = columns_of(list);
-	const char *heads[9] = {"ID"}, **head = heads + 1;
+	const char *heads[10] = {"ID"}, **head = heads + 1;
 	auto_table struct table *t = NULL;
 	const json_t *sb;
 	size_t i;
@@ -68,6 +72,8 @@ static int print_sandboxes(struct cli *cli, const json_t *list, struct err *e)
 	*head++ = "AGE";
 	*head++ = "OWNER";
 	*head++ = "VMS";
+	if (c.touched)
+		*head++ = "TOUCHED";
 	*head++ = "LABELS";
 	if (table_new(heads, &t, e) < 0)
 		return -1;

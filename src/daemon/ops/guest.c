@@ -176,6 +176,7 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 	if (visit_begin(rq, &a.at, &v, e) < 0)
 		return -1;
 	req.user = v.user;
+	request_touch(rq, v.b.sb, req.tty ? TOUCH_TYPED : TOUCH_RAN);
 	commands_begin(&v.b.sb->commands, v.vm, req.argv);
 	rc = guest_exec(v.guest, &rq->op, &req, &io, &end, e);
 	commands_end(&v.b.sb->commands, v.vm);
@@ -233,6 +234,7 @@ int handle_write(struct request *rq, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "write needs input");
 	if (visit_begin(rq, &w, &v, e) < 0)
 		return -1;
+	request_touch(rq, v.b.sb, TOUCH_WROTE);
 	req = (struct guest_write){.at = path_in(&v, &w),
 		.mode = (uint32_t)mode,
 		.append = append,
@@ -307,6 +309,7 @@ int handle_mkdir(struct request *rq, json_t **ret, struct err *e)
 		visit_begin(rq, &w, &v, e) < 0)
 		return -1;
 	at = path_in(&v, &w);
+	request_touch(rq, v.b.sb, TOUCH_WROTE);
 	return visit_end(&v, guest_mkdir(v.guest, &rq->op, &at, (uint32_t)mode & 07777, e), e);
 }
 
@@ -324,5 +327,6 @@ int handle_symlink(struct request *rq, json_t **ret, struct err *e)
 		visit_begin(rq, &w, &v, e) < 0)
 		return -1;
 	at = path_in(&v, &w);
+	request_touch(rq, v.b.sb, TOUCH_WROTE);
 	return visit_end(&v, guest_symlink(v.guest, &rq->op, &at, target, e), e);
 }

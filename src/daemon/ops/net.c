@@ -68,6 +68,7 @@ int handle_net_forward(struct request *rq, json_t **ret, struct err *e)
 		check_port("host_port", host_port, 0, e) < 0 ||
 		borrow_forwards(rq, sandbox, &b, e) < 0)
 		return -1;
+	request_touch(rq, b.sb, TOUCH_FORWARDED);
 	rc = find_vm(b.sb, name, &vm, e);
 	if (rc == 0)
 		rc = b.sb->driver->ops->net_forward(
@@ -88,6 +89,7 @@ int handle_net_unforward(struct request *rq, json_t **ret, struct err *e)
 		check_port("host_port", host_port, 1, e) < 0 ||
 		borrow_forwards(rq, sandbox, &b, e) < 0)
 		return -1;
+	request_touch(rq, b.sb, TOUCH_FORWARDED);
 	rc = b.sb->driver->ops->net_unforward(b.driven, &rq->op, (unsigned)host_port, e);
 	registry_return(rq->daemon->registry, &b);
 	return rc;

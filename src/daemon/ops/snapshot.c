@@ -82,6 +82,7 @@ int handle_snapshot(struct request *rq, json_t **ret, struct err *e)
 	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
 	ops = b.sb->driver->ops;
+	request_touch(rq, b.sb, TOUCH_SAVED);
 	rc = n.vm_name ? ops->snapshot_vm(b.driven, &rq->op, n.vm, n.name, e)
 		       : ops->snapshot(b.driven, &rq->op, n.name, e);
 	return give_back(rq, &b, rc, e);
@@ -98,6 +99,7 @@ int handle_restore(struct request *rq, json_t **ret, struct err *e)
 	if (borrow_named(rq, &b, &n, e) < 0)
 		return -1;
 	ops = b.sb->driver->ops;
+	request_touch(rq, b.sb, TOUCH_RESTORED);
 	rc = registry_seize(rq->daemon->registry, &b, e);
 	if (rc == 0)
 		rc = n.vm_name ? ops->restore_vm(b.driven, &rq->op, n.vm, n.name, e)
@@ -164,6 +166,7 @@ static int fork_one(struct request *rq, const struct fork_request *f, json_t **r
 		.lease = rq->session->lease,
 		.owner_pid = rq->session->peer_pid,
 		.maker = &rq->op,
+		.touches = &source->touches,
 		.ram_mb = source->ram_mb};
 	auto_spec struct sandbox_spec *spec = NULL;
 
@@ -250,6 +253,7 @@ int handle_fork(struct request *rq, json_t **ret, struct err *e)
 		return -1;
 	f.detach = detach;
 	f.wait = wait;
+	request_touch(rq, b.sb, TOUCH_FORKED);
 	rc = run_fork(rq, &f, (unsigned)n, made, e);
 	if (rc == 0)
 		rc = json_make(ret, e, "{s:O}", "sandboxes", made);

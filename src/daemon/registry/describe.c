@@ -67,14 +67,27 @@ int sandbox_made_to_json(
 		sb->name, "vms", vms_to_json(sb, driven));
 }
 
+/* Adds what people did in it, if anybody did. */
+static json_t *with_touches(struct sandbox *sb, json_t *j)
+{
+	json_t *touched = NULL;
+
+	if (j && touches_to_json(&sb->touches, &touched) &&
+		(!touched || json_object_set_new(j, "touched", touched) == 0))
+		return j;
+	json_decref(j);
+	return NULL;
+}
+
 json_t *sandbox_to_json_locked(struct sandbox *sb)
 {
 	bool ready = sb->standby && sb->state == SANDBOX_RUNNING;
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:i, s:O, s:o}", "id", sb->id, "name",
-		sb->name, "driver", sb->driver->ops->name, "state",
-		ready ? "standby" : sandbox_state_name(sb->state), "created",
-		(json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created), "detached",
-		sb->lease == 0, "owner_pid", sb->owner_pid, "labels", sb->labels, "vms",
-		vms_to_json(sb, sb->driven));
+	return with_touches(
+		sb, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:i, s:O, s:o}", "id", sb->id,
+			    "name", sb->name, "driver", sb->driver->ops->name, "state",
+			    ready ? "standby" : sandbox_state_name(sb->state), "created",
+			    (json_int_t)sb->created, "age", (json_int_t)(time(NULL) - sb->created),
+			    "detached", sb->lease == 0, "owner_pid", sb->owner_pid, "labels",
+			    sb->labels, "vms", vms_to_json(sb, sb->driven)));
 }

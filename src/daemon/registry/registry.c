@@ -45,6 +45,7 @@ static void sandbox_free(struct sandbox *sb)
 	spec_free(sb->spec);
 	json_decref(sb->labels);
 	commands_done(&sb->commands);
+	touches_done(&sb->touches);
 	if (sb->idle_fd >= 0)
 		close(sb->idle_fd);
 	free(sb);
@@ -187,6 +188,9 @@ int registry_add(
 	sb->ram_mb = req->ram_mb;
 	sb->standby = req->standby;
 	commands_init(&sb->commands);
+	touches_init(&sb->touches);
+	if (req->touches)
+		touches_copy(&sb->touches, req->touches);
 	sb->refs = 2; /* the list's and the caller's */
 	{
 		auto_unlock struct lock *held = lock_take(&r->mu);

@@ -16,6 +16,7 @@
 
 #include "daemon/registry/commands.h"
 #include "daemon/registry/name.h"
+#include "daemon/registry/touches.h"
 #include "driver/driver.h"
 
 enum sandbox_state { SANDBOX_CREATING, SANDBOX_RUNNING, SANDBOX_REMOVING };
@@ -38,6 +39,7 @@ struct sandbox {
 	int64_t created;      /* unix seconds */
 	unsigned ram_mb;      /* the memory that admission has promised it */
 	struct commands commands;
+	struct touches touches;
 
 	/* under the registry's lock */
 	enum sandbox_state state;
@@ -84,6 +86,7 @@ struct sandbox_new {
 	unsigned ram_mb;         /* the memory that admission has promised */
 	struct standby *standby; /* what keeps it ready; NULL: it is for the client who asks */
 	struct op *maker;
+	struct touches *touches; /* of what it is a copy of; NULL: it is new */
 };
 /* Takes spec and labels, unless it fails: the name may be in use. The sandbox is CREATING, and has
  * one reference for the caller. */
