@@ -218,6 +218,7 @@ async def test_the_log_says_where_a_sample_was(
     assert ("INFO", said) in [(one.levelname, one.getMessage()) for one in caplog.records]
     assert one.sdn_zone_id in zones
     assert one.os_type == "l26"
+    assert not one._is_windows()
 
 
 async def test_a_pool_that_is_not_there(shop: PveServer, anyio_backend: str) -> None:

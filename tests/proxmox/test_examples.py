@@ -19,6 +19,7 @@ from server import PveServer
 
 from driver import Mirror, left, make_ova, unpack_ovas
 
+ROUTER = Path(__file__).parents[2] / "examples" / "proxmox_router.yaml"
 EVALS = Path(upstream_evals.__file__)
 TASKS = (
     "default_config",
@@ -105,4 +106,32 @@ def test_a_model_saves_and_goes_back(shop: PveServer, tmp_path: Path) -> None:
     assert [message.error for message in told if message.error] == []
     said = [message.text for message in told]
     assert said == ["", "saved start", "", "back at start", "first\n", "42"], said
+    assert made(shop) == before
+
+
+def test_a_router_that_gives_the_addresses(shop: PveServer) -> None:
+    """The server gives none in its network, where it names no other gateway than its own."""
+    for vmid, tag in ((140, "opnsense"), (141, "kali")):
+        disk = {"scsi0": f"local-lvm:base-{vmid}-disk-0,size=1G", "agent": "1", "serial0": "socket"}
+        shop.control("add_vm", vmid=vmid, template=True, config={"tags": f"inspect;{tag}", **disk})
+    before = made(shop)
+    moat = os.environ["MOAT_BIN"]
+    done = subprocess.run([moat, "up", ROUTER], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    state = shop.state()
+    aliases = {name: vnet.get("alias", "").split(" ")[0] for name, vnet in state["vnets"].items()}
+    (inside,) = [name for name, alias in aliases.items() if alias == "inside"]
+    assert inside not in {subnet["vnet"] for subnet in state["subnets"].values()}
+    cards = {
+        vm["config"]["name"]: [
+            aliases.get(part.removeprefix("bridge="))
+            for number in ("net0", "net1")
+            for part in vm["config"].get(number, "").split(",")
+            if part.startswith("bridge=")
+        ]
+        for vm in state["vms"].values()
+        if vm["config"].get("name") in ("router", "attacker")
+    }
+    assert cards == {"router": ["outside", "inside"], "attacker": ["inside"]}
+    subprocess.run([moat, "rm", done.stdout.strip()], check=True)
     assert made(shop) == before

@@ -19,7 +19,9 @@ from typing_extensions import override
 
 from ._client import Connection
 from ._config import MoatSandboxEnvironmentConfig, OsType, SandboxConfig, describe
+from ._download import DownloadError, download
 from ._errors import MoatError
+from ._inspect_private import PrerequisiteError
 from ._proxmox_config import (
     SANDBOXES_IF_UNKNOWN,
     ProxmoxInstanceConfig,
@@ -138,6 +140,16 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
+    async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
+        if isinstance(config, ProxmoxSandboxEnvironmentConfig):
+            try:
+                await _download_ovas(config)
+            except DownloadError as ex:
+                raise PrerequisiteError(f"sandbox proxmox: {ex}") from None
+        await super().task_init(task_name, config)
+
+    @classmethod
+    @override
     async def sample_init(
         cls,
         task_name: str,
@@ -146,6 +158,7 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
     ) -> dict[str, SandboxEnvironment]:
         parsed = cls.parse_config(config)
         assert isinstance(parsed, ProxmoxSandboxEnvironmentConfig)
+        await _download_ovas(parsed)
         wanted = parsed.instance_pool_id
         pools = dict.fromkeys(server.pool_id for server in instances_for(parsed))
         if wanted not in pools:  # not in task_init: its configuration may be one that no sample has
@@ -157,6 +170,10 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         except LookupError as ex:
             # for that plugin a missing template or network was a wrong configuration
             raise ValueError(f"sandbox proxmox: {ex}") from ex
+
+    def _is_windows(self) -> bool:
+        """What suites for that plugin ask it."""
+        return (self.os_type or "").startswith("w")
 
     @classmethod
     @override
@@ -380,6 +397,15 @@ async def _clean_servers(connection: Connection) -> dict[str, Any]:
 
 def _in_one_line(error: Exception) -> str:
     return describe(error) if isinstance(error, ValidationError) else str(error)
+
+
+async def _download_ovas(config: ProxmoxSandboxEnvironmentConfig) -> None:
+    """Get the files of `ova_url` that are not in the cache yet, one after the other."""
+    for source in dict.fromkeys(vm.vm_source_config for vm in config.vms_config):
+        file = source.downloaded()
+        if source.ova_url is not None and file is not None and not file.exists():
+            print(f"moat: downloading {file.name} (once; it is kept)", flush=True)
+            await download(source.ova_url, source.ova_sha256, file)
 
 
 async def _ensure_image(connection: Connection, image: str) -> None:

@@ -46,9 +46,8 @@ def normal_mac(value: str) -> str:
     return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
 
 
-def check_one_source(source: BaseModel) -> None:
-    """Refuse a source of which not exactly one field is set."""
-    fields = type(source).model_fields
+def check_one_source(source: BaseModel, fields: Sequence[str]) -> None:
+    """Refuse a source of which not exactly one of these fields is set."""
     given = [name for name in fields if getattr(source, name) is not None]
     if len(given) != 1:
         found = " and ".join(given) or "none"

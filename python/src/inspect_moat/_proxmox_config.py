@@ -29,6 +29,7 @@ from pydantic.networks import IPvAnyAddress, IPvAnyNetwork
 from typing_extensions import override
 
 from ._config import BuiltIn, CloudInit, OsType, SandboxConfig, with_absolute_paths, with_none
+from ._download import cached_path
 from ._inspect_private import PrerequisiteError
 from ._proxmox_checks import (
     check_networks,
@@ -114,16 +115,33 @@ SdnConfigType = SdnConfig | Literal["auto"] | None
 
 
 class VmSourceConfig(_ProxmoxModel):
-    """Where a VM's disk comes from: exactly one of these."""
+    """Where a VM's disk comes from: exactly one of template, `ova`, `ova_url` and `built_in`.
+
+    The file of `ova_url` is downloaded once, to this machine. `ova_sha256` is what it must have;
+    `ova_url_filename` is for URLs that do not end with its name.
+    """
 
     existing_vm_template_tag: str | None = None
     ova: Path | None = None
+    ova_url: str | None = None
     built_in: BuiltIn | None = None
+    ova_url_filename: str | None = Field(default=None, min_length=1)
+    ova_sha256: str | None = Field(default=None, pattern="^[0-9a-fA-F]{64}$")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> VmSourceConfig:
-        check_one_source(self)
+        check_one_source(self, ("existing_vm_template_tag", "ova", "ova_url", "built_in"))
+        if self.ova_url is not None:
+            cached_path(self.ova_url, self.ova_sha256, self.ova_url_filename)
+        elif self.ova_url_filename or self.ova_sha256:
+            raise ValueError("ova_url_filename and ova_sha256 are for ova_url")
         return self
+
+    def downloaded(self) -> Path | None:
+        """Where the file of `ova_url` is, or will be."""
+        if self.ova_url is None:
+            return None
+        return cached_path(self.ova_url, self.ova_sha256, self.ova_url_filename)
 
 
 class VmNicConfig(_ProxmoxModel):
@@ -444,6 +462,8 @@ def _vm_to_spec(name: str, vm: VmConfig) -> dict[str, Any]:
         if getattr(vm, field) is None:  # left out, so that the clone has what the template has
             spec["native"] = {setting: None, **spec.get("native", {})}
     spec["source"] = spec.pop("vm_source_config")
+    if file := vm.vm_source_config.downloaded():
+        spec["source"] = {"ova": str(file)}
     for nic in spec.get("nics", ()):
         nic["vnet"] = nic.pop("vnet_alias")
     if vm.healthcheck is not None:
