@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spec/text.h"
+
 /* What a system mounts there hides the disk. */
 static const char *const hidden[] = {"/dev", "/proc", "/sys", "/run"};
 
@@ -19,17 +21,10 @@ static bool is_below(const char *path, const char *dir)
 
 static const char *wrong_path(const char *path)
 {
-	for (const char *at = path; *at;) {
-		size_t n = strcspn(at + 1, "/"); /* at is a slash */
+	const char *why = text_wrong_path(path);
 
-		if (n == 0)
-			return "has an empty part";
-		if ((n == 1 && at[1] == '.') || (n == 2 && at[1] == '.' && at[2] == '.'))
-			return "has \".\" or \"..\" in it";
-		if (n > 255)
-			return "has a name of more than 255 bytes";
-		at += n + 1;
-	}
+	if (why)
+		return why;
 	if (is_below(path, TRAILER))
 		return "has the name that ends an archive at its beginning";
 	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)

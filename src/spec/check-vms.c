@@ -28,16 +28,17 @@ static int check_depends_on(const struct sandbox_spec *s, size_t i, struct err *
 	const struct vm_spec *vm = &s->vms[i];
 
 	for (size_t k = 0; k < vm->n_depends_on; k++) {
-		const char *name = vm->depends_on[k];
+		const char *name = vm->depends_on[k].vm;
 		const char *place = SPEC_PLACE("vms[%zu].depends_on[%zu]", i, k);
 		const struct vm_spec *other = spec_find_vm(s, name);
 
-		if (!other)
+		/* By its VM's name: what waits for what is decided by those. */
+		if (!other || strcasecmp(other->name, name) != 0)
 			return spec_err(e, place, "no VM has the name \"%s\"", name);
 		if (other == vm)
 			return spec_err(e, place, "\"%s\" cannot wait for itself", name);
 		for (size_t earlier = 0; earlier < k; earlier++)
-			if (strcasecmp(vm->depends_on[earlier], name) == 0)
+			if (strcasecmp(vm->depends_on[earlier].vm, name) == 0)
 				return spec_err(e, place, "\"%s\" is listed twice", name);
 	}
 	return 0;

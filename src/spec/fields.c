@@ -23,6 +23,12 @@ static const struct choices egress_choices = CHOICES("deny", "open", NULL);
 static const struct choices built_in_choices =
 	CHOICES("ubuntu24.04", "debian12", "debian13", "kali", "kali2025.4", "kali2025.3", "tiny");
 
+static const struct choices health_choices = CHOICES("none", NULL);
+static const struct choices condition_choices = CHOICES("healthy", "started", "completed");
+static const struct choices restart_choices =
+	CHOICES("no", "always", "on-failure", "unless-stopped");
+
+#define OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 
 static const struct text_class host_text = {
@@ -54,6 +60,29 @@ static const struct text_class mode_text = {"permissions in octal digits", "^[0-
 static const struct text_class owner_text = {
 	"numbers of a user and a group, \"UID:GID\"", "^[0-9]{1,10}:[0-9]{1,10}$"};
 
+static const struct text_class alias_text = {
+	"a name of a service (letters, digits and any of _ . -)",
+	"^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$",
+};
+static const struct text_class oci_text = {
+	"a name of a container image (such as debian:12 or registry.example.org/team/tool:1)",
+	"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$",
+};
+static const struct text_class run_as_text = {
+	"a user, or a user and a group with \":\" between them",
+	"^[A-Za-z0-9_][A-Za-z0-9_.@-]*(:[A-Za-z0-9_][A-Za-z0-9_.@-]*)?$",
+};
+static const struct text_class variable_text = {
+	"the name of a variable (without \"=\")", "^[^=]+$", .free = true};
+static const struct text_class sysctl_text = {
+	"a kernel parameter (such as net.core.somaxconn)", "^[A-Za-z0-9_][A-Za-z0-9_./-]*$"};
+static const struct text_class ulimit_text = {"a resource limit (such as nofile)", "^[a-z]+$"};
+static const struct text_class limits_text = {
+	"a limit, or a soft and a hard one with \":\" between them; -1 is none",
+	"^(-1|[0-9]{1,18})(:(-1|[0-9]{1,18}))?$"};
+static const struct text_class host_address_text = {
+	"an IPv4 address or \"gateway\"", "^(gateway|" OCTET "(\\." OCTET "){3})$"};
+
 #define FIELDS(...)                                                                                \
 	.fields = (const struct field[]){__VA_ARGS__},                                             \
 	.n_fields = ARRAY_LEN(((const struct field[]){__VA_ARGS__}))
@@ -69,6 +98,14 @@ static const struct text_class owner_text = {
 	.item = &(const struct field)                                                              \
 	{                                                                                          \
 		.kind = FIELD_PART, .shape = &(shape_)                                             \
+	}
+
+#define TEXT_MAP(key_, text_, max_)                                                                \
+	.kind = FIELD_TEXT_MAP, .preset = "{}", .max = (max_),                                     \
+	.key = &(const struct field){.kind = FIELD_TEXT, .text = &(key_), .min = 1, .max = 256},   \
+	.item = &(const struct field)                                                              \
+	{                                                                                          \
+		.kind = FIELD_TEXT, .text = &(text_), .max = 131072                                \
 	}
 
 /* clang-format off */
@@ -158,6 +195,22 @@ static const struct shape networks_shape = {
 			.help = "The default for the vnets' dhcp."}),
 };
 
+static const struct shape dockerfile_shape = {
+	.title = "dockerfile", .size = sizeof(struct dockerfile_spec),
+	.help = "A container image that is built from a Dockerfile: when it is missing, and when "
+		"what it is made of has changed.",
+	FIELDS({"context", FIELD_TEXT, true, AT(dockerfile_spec, context), .min = 1, .max = 4000,
+			.text = &path_text,
+			.help = "A directory on the daemon's machine: what COPY and ADD see."},
+		{"file", FIELD_TEXT, .preset = "\"Dockerfile\"", AT(dockerfile_spec, file),
+			.min = 1, .max = 4000, .text = &any_line,
+			.help = "The Dockerfile, below context or by its absolute path."},
+		{"target", FIELD_TEXT, AT(dockerfile_spec, target), .min = 1, .max = 128,
+			.text = &name_text, .help = "The stage to build. Absent: the last."},
+		{"args", TEXT_MAP(variable_text, any_text, 256), AT(dockerfile_spec, args),
+			.help = "Values of the Dockerfile's ARGs."}),
+};
+
 static const struct shape source_shape = {
 	.title = "source", .size = sizeof(struct source_spec), .one_member = true,
 	.short_for = "image",
@@ -174,7 +227,11 @@ static const struct shape source_shape = {
 		{"existing_vm_template_tag", FIELD_TEXT, AT(source_spec, template_tag), .min = 1,
 			.max = 128,
 			.text = &name_text, .help = "The tag of a template on the Proxmox "
-				"server."}),
+				"server."},
+		{"oci", FIELD_TEXT, AT(source_spec, oci), .min = 1, .max = 512, .text = &oci_text,
+			.help = "A container image of a registry."},
+		{"dockerfile", FIELD_OBJECT, AT(source_spec, dockerfile),
+			.shape = &dockerfile_shape}),
 };
 
 static const struct shape nic_shape = {
@@ -193,6 +250,7 @@ static const struct shape health_shape = {
 	.title = "healthcheck", .help = "A command that says when the VM is ready: it exits with "
 		"0.",
 	.size = sizeof(struct healthcheck_spec),
+	.choices = &health_choices, .object_choice = SPEC_HEALTH_TEST,
 	FIELDS({"test", LIST_AT(healthcheck_spec, test), .required = true, .min = 1, .max = 256,
 			.item = &(const struct field){.kind = FIELD_TEXT, .text = &any_text,
 			.max = 65536},
@@ -245,6 +303,108 @@ static const struct shape file_shape = {
 			.help = "The numbers of its user and group: \"1000:1000\"."}),
 };
 
+static const struct shape depends_shape = {
+	.title = "depends_on", .help = "A VM to wait for.", .size = sizeof(struct depends_spec),
+	.short_for = "vm",
+	FIELDS({"vm", FIELD_TEXT, true, AT(depends_spec, vm), .min = 1, .max = 63,
+			.text = &host_text, .help = "Its name."},
+		{"condition", FIELD_CHOICE, .preset = "\"healthy\"", AT(depends_spec, condition),
+			.choices = &condition_choices,
+			.help = "healthy: it is ready, and its healthcheck has passed. started: "
+				"its service has been started. completed: its service has ended "
+				"with exit code 0."}),
+};
+
+static const struct shape forward_shape = {
+	.title = "forward", .help = "A TCP port of 127.0.0.1 that leads to one of the VM.",
+	.size = sizeof(struct forward_spec),
+	FIELDS({"port", FIELD_WHOLE, true, AT(forward_spec, port), .min = 1, .max = 65535,
+			.help = "The port of the VM."},
+		{"host_port", FIELD_WHOLE, .preset = "0", AT(forward_spec, host_port), .max = 65535,
+			.help = "The port of this machine; 0: any that is free."}),
+};
+
+static const struct shape tmpfs_shape = {
+	.title = "tmpfs", .help = "A file system in memory.", .size = sizeof(struct tmpfs_spec),
+	.short_for = "path",
+	FIELDS({"path", FIELD_TEXT, true, AT(tmpfs_spec, path), .min = 2, .max = 1000,
+			.text = &path_text, .help = "Where it is mounted."},
+		{"size_mb", FIELD_WHOLE, AT(tmpfs_spec, size_mb), .min = 1, .max = 4194304,
+			.help = "Its size in MiB. Absent: half of the memory."},
+		{"mode", FIELD_TEXT, AT(tmpfs_spec, mode), .min = 3, .max = 4, .text = &mode_text,
+			.help = "Permissions of its root, as octal digits in quotes. Absent: "
+				"1777."}),
+};
+
+static const struct shape bind_shape = {
+	.title = "bind", .size = sizeof(struct bind_spec),
+	.help = "A file or directory of the daemon's machine. The VM has a copy: what it writes "
+		"there stays in it.",
+	FIELDS({"host", FIELD_TEXT, true, AT(bind_spec, host), .min = 1, .max = 4000,
+			.text = &path_text, .help = "Its path on the daemon's machine."},
+		{"path", FIELD_TEXT, true, AT(bind_spec, path), .min = 2, .max = 1000,
+			.text = &path_text, .help = "Where the copy is in the VM."},
+		{"read_only", FIELD_BOOL, .preset = "false", AT(bind_spec, read_only),
+			.help = "The VM cannot change the copy."}),
+};
+
+static const struct shape service_shape = {
+	.title = "service", .size = sizeof(struct service_spec),
+	.help = "How the service of a VM made of a container image runs. What is absent is as the "
+		"image says.",
+	FIELDS({"name", FIELD_TEXT, AT(service_spec, name), .min = 1, .max = 63,
+			.text = &alias_text,
+			.help = "Commands and DNS know the VM by this name, too. Absent: the VM's."},
+		{"entrypoint", LIST_AT(service_spec, entrypoint), .max = 1024,
+			.given_at = offsetof(struct service_spec, entrypoint_given),
+			.item = &(const struct field){.kind = FIELD_TEXT, .text = &any_text,
+			.max = 131072},
+			.help = "The program and its first arguments. If it is given, the image's "
+				"command does not count."},
+		{"command", LIST_AT(service_spec, command), .max = 1024,
+			.given_at = offsetof(struct service_spec, command_given),
+			.item = &(const struct field){.kind = FIELD_TEXT, .text = &any_text,
+			.max = 131072},
+			.help = "What comes after the entrypoint."},
+		{"environment", TEXT_MAP(variable_text, any_text, 1024),
+			AT(service_spec, environment),
+			.help = "Variables, over those of the image."},
+		{"working_dir", FIELD_TEXT, AT(service_spec, working_dir), .min = 1, .max = 4000,
+			.text = &path_text, .help = "Where the service and commands start."},
+		{"user", FIELD_USER, AT(service_spec, user), .max = 4294967294,
+			.text = &run_as_text,
+			.help = "Who runs the service and commands: a name or number, \"USER\" or "
+				"\"USER:GROUP\"."},
+		{"restart", FIELD_CHOICE, .preset = "\"no\"", AT(service_spec, restart),
+			.choices = &restart_choices,
+			.help = "Whether the service is started again when it has ended."},
+		{"restart_max", FIELD_WHOLE, .preset = "0", AT(service_spec, restart_max),
+			.max = 10000, .help = "With on-failure: how often at most; 0: no limit."},
+		{"shm_size_mb", FIELD_WHOLE, .preset = "64", AT(service_spec, shm_size_mb),
+			.min = 1, .max = 4194304, .help = "The size of /dev/shm in MiB."},
+		{"tmpfs", LIST_AT(service_spec, tmpfs), .preset = "[]", .max = 64,
+			PART_ITEM(tmpfs_shape), .help = "File systems in memory."},
+		{"hostname", FIELD_TEXT, AT(service_spec, hostname), .min = 1, .max = 63,
+			.text = &host_text,
+			.help = "Absent: the name of the service, with \"-\" for \"_\"."},
+		{"extra_hosts", TEXT_MAP(alias_text, host_address_text, 256),
+			AT(service_spec, extra_hosts),
+			.help = "Names for /etc/hosts, each with an IPv4 address, or \"gateway\" "
+				"for that of moat in the vnet."},
+		{"binds", LIST_AT(service_spec, binds), .preset = "[]", .max = 64,
+			PART_ITEM(bind_shape),
+			.help = "Files and directories of the daemon's machine, of which the VM "
+				"has a copy."},
+		{"volumes", LIST_AT(service_spec, volumes), .preset = "[]", .max = 64,
+			TEXT_ITEM(path_text, 1000),
+			.help = "Directories that are made where the image has none."},
+		{"sysctls", TEXT_MAP(sysctl_text, any_line, 64), AT(service_spec, sysctls),
+			.help = "Parameters of the VM's kernel."},
+		{"ulimits", TEXT_MAP(ulimit_text, limits_text, 64), AT(service_spec, ulimits),
+			.help = "Resource limits of the service: \"1024\", or \"1024:4096\" for "
+				"soft and hard; -1 is none."}),
+};
+
 static const struct shape vm_shape = {
 	.title = "vm", .help = "A virtual machine.", .size = sizeof(struct vm_spec),
 	FIELDS({"name", FIELD_TEXT, AT(vm_spec, name), .min = 1, .max = 63, .text = &host_text,
@@ -252,14 +412,15 @@ static const struct shape vm_shape = {
 				"\"default\"."},
 		{"source", FIELD_PART, AT(vm_spec, source), .shape = &source_shape,
 			.help = "Needed, except with the vagrant driver."},
-		{"ram_mb", FIELD_WHOLE, .preset = "2048", AT(vm_spec, ram_mb), .min = 64,
-			.max = 4194304,
-			.help = "Memory in MiB."},
+		{"ram_mb", FIELD_WHOLE, AT(vm_spec, ram_mb), .min = 64, .max = 4194304,
+			.help = "Memory in MiB. Absent: 2048, and 512 with service, source.oci or "
+				"source.dockerfile."},
 		{"vcpus", FIELD_WHOLE, .preset = "2", AT(vm_spec, vcpus), .min = 1, .max = 512,
 			.help = "Virtual processors."},
 		{"disk_gb", FIELD_WHOLE, AT(vm_spec, disk_gb), .min = 1, .max = 65536,
 			.help = "Grow the disk to this many GiB. Absent: as large as the image."},
-		{"nics", LIST_AT(vm_spec, nics), .max = SPEC_NICS_MAX, PART_ITEM(nic_shape),
+		{"nics", LIST_AT(vm_spec, nics), .given_at = offsetof(struct vm_spec, nics_given),
+			.max = SPEC_NICS_MAX, PART_ITEM(nic_shape),
 			.help = "Absent or null: one NIC on the first network (with a template: "
 				"its own NICs). []: none."},
 		{"is_sandbox", FIELD_BOOL, .preset = "true", AT(vm_spec, is_sandbox),
@@ -290,10 +451,11 @@ static const struct shape vm_shape = {
 			AT(vm_spec, await_before_next_vm),
 			.help = "Start the VMs listed after it only when it is ready."},
 		{"depends_on", LIST_AT(vm_spec, depends_on), .preset = "[]",
-			.max = SPEC_VMS_MAX - 1, TEXT_ITEM(host_text, 63),
-			.help = "Names of VMs that must be ready before this one starts."},
+			.max = SPEC_VMS_MAX - 1, PART_ITEM(depends_shape),
+			.help = "VMs that must be ready before this one starts, by their names."},
 		{"healthcheck", FIELD_OBJECT, AT(vm_spec, healthcheck), .shape = &health_shape,
-			.help = "Absent: it is ready as soon as it answers."},
+			.help = "Absent: that of the container image, if it has one; otherwise the "
+				"VM is ready as soon as it answers. \"none\": none at all."},
 		{"ready_port", FIELD_WHOLE, AT(vm_spec, ready_port), .min = 1, .max = 65535,
 			.help = "It is ready when it takes TCP connections there; for VMs that "
 				"nobody can look into."},
@@ -303,6 +465,14 @@ static const struct shape vm_shape = {
 		{"files", LIST_AT(vm_spec, files), .preset = "[]", .max = SPEC_FILES_MAX,
 			PART_ITEM(file_shape),
 			.help = "Files that are put onto its disk before it boots."},
+		{"service", FIELD_OBJECT, AT(vm_spec, service), .shape = &service_shape,
+			.help = "For container images only."},
+		{"forwards", LIST_AT(vm_spec, forwards), .preset = "[]", .max = SPEC_FORWARDS_MAX,
+			PART_ITEM(forward_shape),
+			.help = "Ports of 127.0.0.1 that lead to ports of the VM."},
+		{"aliases", LIST_AT(vm_spec, aliases), .preset = "[]", .max = 64,
+			TEXT_ITEM(alias_text, 253),
+			.help = "More names for it in DNS."},
 		{"warm", FIELD_BOOL, .preset = "true", AT(vm_spec, warm),
 			.help = "Start from a saved running VM of the same kind where the driver "
 				"can. False: always boot."},
@@ -360,6 +530,7 @@ size_t field_size(const struct field *f)
 	case FIELD_TEXT:
 	case FIELD_USER:
 	case FIELD_NATIVE:
+	case FIELD_TEXT_MAP:
 	case FIELD_OBJECT:
 	case FIELD_LIST:
 		return sizeof(void *);

@@ -40,6 +40,8 @@ enum field_kind {
 	FIELD_IPV4_NET, /* struct ipv4_net */
 	FIELD_MAC,      /* struct mac_addr */
 	FIELD_NATIVE,   /* json_t *, an object */
+	FIELD_TEXT_MAP, /* json_t *, an object of texts: names by key, values by item; max members
+			 */
 	FIELD_PART,     /* a struct in place; shape */
 	FIELD_OBJECT,   /* pointer to a struct, NULL when absent; shape */
 	FIELD_LIST,     /* pointer to items, and their count at count_at; min..max items */
@@ -51,11 +53,13 @@ struct field {
 	bool required;
 	const char *preset; /* JSON read in place of an absent or null member; NULL: leave zero */
 	size_t at, count_at;
+	size_t given_at; /* FIELD_LIST: a bool, whether it was given at all; 0: none */
 	double min, max;
 	const struct text_class *text;
 	const struct choices *choices; /* FIELD_TEXT: if set, one of these */
 	const struct shape *shape;
-	const struct field *item; /* FIELD_LIST: what one item is; its name is NULL */
+	const struct field *item; /* what one item of a list or map is; its name is NULL */
+	const struct field *key;  /* FIELD_TEXT_MAP: what names there may be */
 	const char *help;
 };
 

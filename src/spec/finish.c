@@ -63,7 +63,30 @@ static enum spec_source source_kind(const struct source_spec *src)
 		return SPEC_SOURCE_OVA;
 	if (src->template_tag)
 		return SPEC_SOURCE_TEMPLATE_TAG;
+	if (src->oci)
+		return SPEC_SOURCE_OCI;
+	if (src->dockerfile)
+		return SPEC_SOURCE_DOCKERFILE;
 	return SPEC_SOURCE_NONE;
+}
+
+/* Services are many and small; a whole system needs more. */
+enum { RAM_MB = 2048, SERVICE_RAM_MB = 512 };
+
+static int finish_service(struct vm_spec *vm, struct err *e)
+{
+	bool container = vm->service || vm->source.oci || vm->source.dockerfile;
+
+	if (!vm->ram_mb)
+		vm->ram_mb = container ? SERVICE_RAM_MB : RAM_MB;
+	if (vm->healthcheck && vm->healthcheck->kind == SPEC_HEALTH_NONE) {
+		free(vm->healthcheck); /* "none" owns nothing */
+		vm->healthcheck = NULL;
+		vm->no_healthcheck = true;
+	}
+	if (vm->service && !vm->service->name)
+		return str_dup(vm->name, &vm->service->name, e);
+	return 0;
 }
 
 static int finish_names(struct sandbox_spec *s, struct err *e)
@@ -93,11 +116,11 @@ static int add_default_nic(struct vm_spec *vm, const struct networks_spec *net, 
 	return str_dup(net->vnets[0].alias, &vm->nics[0].vnet, e);
 }
 
-static int finish_nics(
-	struct vm_spec *vm, const struct networks_spec *net, bool given, struct err *e)
+static int finish_nics(struct vm_spec *vm, const struct networks_spec *net, struct err *e)
 {
-	bool has_own = vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG ||
-		       vm->source.kind == SPEC_SOURCE_NONE || net->mode == SPEC_NET_EXISTING;
+	bool given = vm->nics_given, has_own = vm->source.kind == SPEC_SOURCE_TEMPLATE_TAG ||
+					       vm->source.kind == SPEC_SOURCE_NONE ||
+					       net->mode == SPEC_NET_EXISTING;
 
 	vm->nics_given = given || net->mode == SPEC_NET_NONE || !has_own;
 	if (!given && vm->nics_given && net->n_vnets > 0 && add_default_nic(vm, net, e) < 0)
@@ -115,16 +138,13 @@ static int finish_nics(
 
 int spec_finish(struct sandbox_spec *s, const json_t *j, struct err *e)
 {
-	const json_t *vms = json_object_get(j, "vms");
-
 	if (finish_networks(s, j, e) < 0 || finish_names(s, e) < 0)
 		return -1;
 	for (size_t i = 0; i < s->n_vms; i++) {
 		struct vm_spec *vm = &s->vms[i];
-		bool nics_given = !not_given(json_array_get(vms, i), "nics");
 
 		vm->source.kind = source_kind(&vm->source);
-		if (finish_nics(vm, &s->networks, nics_given, e) < 0)
+		if (finish_service(vm, e) < 0 || finish_nics(vm, &s->networks, e) < 0)
 			return -1;
 	}
 	return 0;

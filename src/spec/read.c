@@ -201,6 +201,32 @@ static int read_native(const json_t *j, const struct place *at, json_t **ret, st
 	return 0;
 }
 
+static int read_text_map(
+	const struct field *f, const json_t *j, const struct place *at, json_t **ret, struct err *e)
+{
+	const char *name;
+	json_t *value;
+
+	if (!json_is_object(j))
+		return wrong_type(j, "an object", at, e);
+	if ((double)json_object_size(j) > f->max)
+		return bad(e, at, "has %zu members; at most %.0f are allowed", json_object_size(j),
+			f->max);
+	json_object_foreach((json_t *)j, name, value) {
+		auto_free char *checked = NULL;
+		char shown[64];
+		struct place member_at = {.up = at, .name = shown};
+
+		str_escape(name, strlen(name), shown, sizeof(shown));
+		if (text_check(f->key, name, strlen(name), e) < 0)
+			return err_wrap(e, "%s", place_text(at, (char[SPEC_PLACE_MAX]){0}));
+		if (read_text(f->item, value, "a string", &member_at, &checked, e) < 0)
+			return -1;
+	}
+	*ret = json_deep_copy(j);
+	return *ret ? 0 : err_oom(e);
+}
+
 static int read_list(
 	const struct field *f, const json_t *j, const struct place *at, void *base, struct err *e)
 {
@@ -209,6 +235,8 @@ static int read_list(
 
 	if (!json_is_array(j))
 		return wrong_type(j, "a list", at, e);
+	if (f->given_at)
+		*(bool *)((char *)base + f->given_at) = true;
 	if ((double)n < f->min)
 		return bad(e, at, "is empty");
 	if ((double)n > f->max)
@@ -266,6 +294,8 @@ static int read_field(
 		return read_address(f, j, at, out, e);
 	case FIELD_NATIVE:
 		return read_native(j, at, out, e);
+	case FIELD_TEXT_MAP:
+		return read_text_map(f, j, at, out, e);
 	case FIELD_PART:
 		return read_shape(f->shape, j, at, out, e);
 	case FIELD_OBJECT:

@@ -89,6 +89,16 @@ static int user_schema(const struct field *f, json_t **ret, struct err *e)
 	return json_make(ret, e, "{s:[O, O]}", "anyOf", name, uid);
 }
 
+static int map_schema(const struct field *f, json_t **ret, struct err *e)
+{
+	auto_json json_t *key = NULL, *item = NULL;
+
+	if (text_schema(f->key, &key, e) < 0 || text_schema(f->item, &item, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:s, s:O, s:O, s:o}", "type", "object", "propertyNames", key,
+		"additionalProperties", item, "maxProperties", limit_json(f->max));
+}
+
 static int list_schema(const struct field *f, json_t *defs, json_t **ret, struct err *e)
 {
 	auto_json json_t *item = NULL;
@@ -237,6 +247,8 @@ static int value_schema(const struct field *f, json_t *defs, json_t **ret, struc
 		return json_make(ret, e, "{s:s, s:s}", "type", "string", "pattern", MAC_PATTERN);
 	case FIELD_NATIVE:
 		return json_make(ret, e, "{s:s}", "type", "object");
+	case FIELD_TEXT_MAP:
+		return map_schema(f, ret, e);
 	case FIELD_PART:
 	case FIELD_OBJECT:
 		return reference(f->shape, defs, ret, e);

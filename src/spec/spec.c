@@ -8,6 +8,7 @@
 
 #include "spec/check-files.h"
 #include "spec/check-nets.h"
+#include "spec/check-services.h"
 #include "spec/check-vms.h"
 #include "spec/fields.h"
 #include "spec/finish.h"
@@ -25,8 +26,9 @@ int spec_parse(const json_t *j, struct sandbox_spec **ret, struct err *e)
 	if (!s)
 		return err_oom(e);
 	if (shape_read(&spec_shape, j, s, e) < 0 || spec_finish(s, j, e) < 0 ||
-		spec_check_vms(s, e) < 0 || spec_check_files(s, e) < 0 ||
-		spec_check_networks(s, e) < 0 || spec_check_nics(s, e) < 0)
+		spec_check_vms(s, e) < 0 || spec_check_services(s, e) < 0 ||
+		spec_check_files(s, e) < 0 || spec_check_networks(s, e) < 0 ||
+		spec_check_nics(s, e) < 0)
 		return -1;
 	*ret = take_ptr(&s);
 	return 0;
@@ -48,8 +50,8 @@ int spec_to_json(const struct sandbox_spec *s, json_t **ret, struct err *e)
 		return -1;
 	vms = json_object_get(j, "vms");
 	for (size_t i = 0; i < s->n_vms; i++)
-		if (!s->vms[i].nics_given &&
-			json_object_set_new(json_array_get(vms, i), "nics", json_null()) < 0)
+		if (s->vms[i].no_healthcheck && json_object_set_new(json_array_get(vms, i),
+							"healthcheck", json_string("none")) < 0)
 			return err_oom(e);
 	*ret = take_ptr(&j);
 	return 0;
@@ -94,6 +96,9 @@ const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *nam
 	for (size_t i = 0; i < s->n_vms; i++)
 		if (strcasecmp(s->vms[i].name, name) == 0)
 			return &s->vms[i];
+	for (size_t i = 0; i < s->n_vms; i++)
+		if (s->vms[i].service && strcasecmp(s->vms[i].service->name, name) == 0)
+			return &s->vms[i];
 	return NULL;
 }
 
@@ -112,7 +117,7 @@ bool spec_waits_for(const struct sandbox_spec *s, size_t a, size_t b)
 	if (b < a && s->vms[b].await_before_next_vm)
 		return true;
 	for (size_t i = 0; i < vm->n_depends_on; i++)
-		if (strcasecmp(vm->depends_on[i], s->vms[b].name) == 0)
+		if (strcasecmp(vm->depends_on[i].vm, s->vms[b].name) == 0)
 			return true;
 	return false;
 }

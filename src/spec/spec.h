@@ -19,6 +19,7 @@
 #define SPEC_NICS_MAX     32
 #define SPEC_VNETS_MAX    64
 #define SPEC_FILES_MAX    256
+#define SPEC_FORWARDS_MAX 64
 #define SPEC_NO_VNET      SIZE_MAX
 #define SPEC_AUTO_ALIAS   "default" /* the alias of the one network of "networks": "auto" */
 #define SPEC_DEFAULT_NAME "default" /* for the first sandbox VM only */
@@ -32,6 +33,8 @@ enum spec_source {
 	SPEC_SOURCE_BUILT_IN,
 	SPEC_SOURCE_OVA,
 	SPEC_SOURCE_TEMPLATE_TAG,
+	SPEC_SOURCE_OCI,
+	SPEC_SOURCE_DOCKERFILE,
 };
 
 enum spec_disk { SPEC_DISK_DEFAULT, SPEC_DISK_VIRTIO, SPEC_DISK_SCSI, SPEC_DISK_IDE };
@@ -61,7 +64,27 @@ enum spec_net_mode {
 	SPEC_NET_VNETS,    /* the vnets of the spec */
 };
 
+/* What a VM waits for in another. One without a healthcheck is healthy when it is ready. */
+enum spec_condition { SPEC_UNTIL_HEALTHY, SPEC_UNTIL_STARTED, SPEC_UNTIL_COMPLETED };
+
+enum spec_restart {
+	SPEC_RESTART_NO,
+	SPEC_RESTART_ALWAYS,
+	SPEC_RESTART_ON_FAILURE,
+	SPEC_RESTART_UNLESS_STOPPED,
+};
+
+enum spec_health { SPEC_HEALTH_NONE, SPEC_HEALTH_TEST };
+
 enum spec_egress { SPEC_EGRESS_DENY, SPEC_EGRESS_OPEN, SPEC_EGRESS_ALLOW };
+
+/* A container image that is built when it is missing, or when what it is made of has changed. */
+struct dockerfile_spec {
+	char *context; /* absolute path of a directory on the daemon's machine */
+	char *file;    /* relative to context, or absolute */
+	char *target;  /* a stage; NULL: the last */
+	json_t *args;  /* object of texts, never NULL */
+};
 
 /* The member that belongs to kind is set, the others are NULL. */
 struct source_spec {
@@ -70,6 +93,8 @@ struct source_spec {
 	char *built_in;     /* "debian12", "tiny", ... */
 	char *ova;          /* absolute path on the daemon's machine */
 	char *template_tag; /* the tag of a template on the server */
+	char *oci;          /* a container image of a registry: "debian:12" */
+	struct dockerfile_spec *dockerfile;
 };
 
 struct nic_spec {
@@ -82,7 +107,8 @@ struct nic_spec {
 
 /* Seconds, except retries. */
 struct healthcheck_spec {
-	char **test; /* argv, not NULL-terminated: n_test strings */
+	enum spec_health kind; /* after spec_parse always SPEC_HEALTH_TEST */
+	char **test;           /* argv, not NULL-terminated: n_test strings */
 	size_t n_test;
 	double interval, start_period;
 	unsigned timeout, retries;
@@ -102,6 +128,54 @@ struct file_spec {
 	char *owner;          /* "UID:GID" */
 };
 
+struct depends_spec {
+	char *vm;
+	enum spec_condition condition;
+};
+
+struct tmpfs_spec {
+	char *path;
+	unsigned size_mb; /* 0: half of the memory */
+	char *mode;       /* octal digits; NULL: 1777 */
+};
+
+/* A file or directory of the host, a copy of which is in the VM when it boots. */
+struct bind_spec {
+	char *host; /* absolute path on the daemon's machine */
+	char *path; /* in the guest */
+	bool read_only;
+};
+
+/* How the one service of a VM made of a container image runs. NULL and "not given": as the image
+ * says. */
+struct service_spec {
+	char *name; /* never NULL after spec_parse; commands and DNS know the VM by it, too */
+	char **entrypoint, **command;
+	size_t n_entrypoint, n_command;
+	bool entrypoint_given, command_given; /* an empty list is given as well */
+	json_t *environment;                  /* object of texts, never NULL */
+	char *working_dir;
+	char *user; /* "NAME", "UID", "NAME:GROUP", "UID:GID" */
+	enum spec_restart restart;
+	unsigned restart_max; /* of on-failure; 0: no limit */
+	unsigned shm_size_mb;
+	struct tmpfs_spec *tmpfs;
+	size_t n_tmpfs;
+	char *hostname;      /* NULL: the service's name, with "-" for "_" */
+	json_t *extra_hosts; /* object: name -> an IPv4 address, or "gateway"; never NULL */
+	struct bind_spec *binds;
+	size_t n_binds;
+	char **volumes; /* directories that are made where they are missing */
+	size_t n_volumes;
+	json_t *sysctls; /* object of texts, never NULL */
+	json_t *ulimits; /* object: name -> "SOFT:HARD" or "BOTH"; -1 is no limit; never NULL */
+};
+
+/* A TCP port of 127.0.0.1 that leads to one of the VM. */
+struct forward_spec {
+	unsigned port, host_port; /* host_port 0: any that is free */
+};
+
 struct vm_spec {
 	char *name;
 	struct source_spec source;
@@ -115,15 +189,21 @@ struct vm_spec {
 	enum spec_nic nic_controller;
 	enum spec_os os_type;
 	enum spec_vga vga;
-	char *cpu;         /* NULL: the driver's choice */
-	char **depends_on; /* names of VMs that must be ready (healthy) first */
+	char *cpu; /* NULL: the driver's choice */
+	struct depends_spec *depends_on;
 	size_t n_depends_on;
-	struct healthcheck_spec *healthcheck; /* NULL: none */
+	struct healthcheck_spec *healthcheck; /* NULL: none, or the container image's own */
+	bool no_healthcheck;                  /* not even that of the container image */
 	unsigned ready_port;                  /* TCP; 0: none */
 	char *user;                           /* name or decimal uid; NULL: the image's default */
 	struct cloud_init_spec *cloud_init;   /* NULL: none */
 	struct file_spec *files;
 	size_t n_files;
+	struct service_spec *service; /* NULL: none, or as the container image says */
+	struct forward_spec *forwards;
+	size_t n_forwards;
+	char **aliases; /* more names of the VM in DNS, on all its vnets */
+	size_t n_aliases;
 	json_t *native; /* object, never NULL; its meaning is the driver's */
 };
 
@@ -208,7 +288,8 @@ static inline const char *spec_user(const char *user, bool windows)
 	return user ? user : windows ? "SYSTEM" : "root";
 }
 
-/* Case-insensitive, as host names are; NULL if there is none. */
+/* By the name of the VM or of its service. Case-insensitive, as host names are; NULL if there is
+ * none. */
 const struct vm_spec *spec_find_vm(const struct sandbox_spec *s, const char *name);
 /* The VM that a command without a VM name goes to: the first sandbox VM. */
 const struct vm_spec *spec_default_vm(const struct sandbox_spec *s);
@@ -221,6 +302,12 @@ bool spec_is_waited_for(const struct sandbox_spec *s, size_t vm);
  * room for n_vms indices.
  */
 void spec_start_order(const struct sandbox_spec *s, size_t *order);
+
+/*
+ * Refuses whatever only VMs made of container images have, for a driver that makes none: why ends
+ * the message.
+ */
+int spec_refuse_containers(const struct vm_spec *vm, size_t i, const char *why, struct err *e);
 
 /*
  * An error at a place: spec_err(e, SPEC_PLACE("vms[%zu].cpu", i), "no CPU model %s", cpu) says

@@ -79,6 +79,22 @@ int text_check(const struct field *f, const char *s, size_t len, struct err *e)
 	return f->text->pattern ? check_pattern(f->text, s, e) : 0;
 }
 
+const char *text_wrong_path(const char *path)
+{
+	for (const char *at = path; *at;) {
+		size_t n = strcspn(at + 1, "/"); /* at is a slash */
+
+		if (n == 0)
+			return "has an empty part";
+		if ((n == 1 && at[1] == '.') || (n == 2 && at[1] == '.' && at[2] == '.'))
+			return "has \".\" or \"..\" in it";
+		if (n > 255)
+			return "has a name of more than 255 bytes";
+		at += n + 1;
+	}
+	return NULL;
+}
+
 const char *text_nearest_member(const struct shape *s, const char *name)
 {
 	struct suggestion best = {0};

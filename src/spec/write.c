@@ -97,6 +97,7 @@ static int write_field(const struct field *f, const void *base, json_t **ret, st
 	case FIELD_IPV4_NET:
 	case FIELD_MAC:
 		return made(address_json(f, in), ret, e);
+	case FIELD_TEXT_MAP:
 	case FIELD_NATIVE: /* a copy: the reader of the result may change it */
 		return made(json_deep_copy(*(json_t *const *)in), ret, e);
 	case FIELD_PART:
@@ -106,6 +107,8 @@ static int write_field(const struct field *f, const void *base, json_t **ret, st
 			return made(json_null(), ret, e);
 		return shape_write(f->shape, *(const void *const *)in, ret, e);
 	case FIELD_LIST:
+		if (f->given_at && !*(const bool *)((const char *)base + f->given_at))
+			return made(json_null(), ret, e);
 		return write_list(f, base, ret, e);
 	}
 	return err_set(e, ERR_INTERNAL, "a field of no kind");
@@ -150,6 +153,7 @@ static void free_field(const struct field *f, void *base)
 		free(*pointer);
 		break;
 	case FIELD_NATIVE:
+	case FIELD_TEXT_MAP:
 		json_decref(*pointer);
 		break;
 	case FIELD_PART:

@@ -17,8 +17,11 @@ ITEMS_MAX = 3
 # Texts that follow the pattern of a member, or of the items of a list.
 TEXTS = {
     "alias": ["lan", "my lan"],
+    "aliases": ["vm_1", "www.example.org"],
     "built_in": [],  # the schema lists them
     "capture": ["/tmp/{id}.pcap"],
+    "command": ["-c", "exit 0\n", ""],
+    "context": ["/srv/evals"],
     "cidr": ["10.0.0.0/24"],
     "cidrs": ["192.0.2.0/24", "192.0.2.1/32"],
     "content": ["flag\n", ""],
@@ -27,10 +30,14 @@ TEXTS = {
     "depends_on": ["vm1"],
     "domains": ["example.org", "*.example.org"],
     "end": ["10.0.0.9"],
+    "entrypoint": ["/bin/sh"],
     "existing_vm_template_tag": ["inspect"],
+    "file": ["Dockerfile"],
     "gateway": ["10.0.0.1"],
     "gateway_vm": ["vm1"],
+    "host": ["/srv/evals"],
     "host_file": ["/bin/sh"],
+    "hostname": ["vm1", "vm1.example.org"],
     "image": ["mine"],
     "ipv4": ["10.0.0.5"],
     "mac": ["52:54:00:00:00:01"],
@@ -38,16 +45,31 @@ TEXTS = {
     "mode": ["0644", "600"],
     "name": ["vm1"],
     "network_config": ["version: 2\n"],
+    "oci": ["debian:12", "registry.example.org:5000/team/tool@sha256:0123"],
     "owner": ["0:0", "1000:1000"],
     "ova": ["/bin/sh"],  # any file that can be read
     "path": ["/flag", "/etc/a b"],
     "pool": ["default"],
     "source": ["mine"],
     "start": ["10.0.0.5"],
+    "target": ["run"],
     "test": ["true", "sh -c 'exit 0'"],
+    "tmpfs": ["/run"],
     "user": ["root", "user@example.org"],
     "user_data": ["#cloud-config\n"],
+    "vm": ["vm1"],
     "vnet": ["lan"],
+    "volumes": ["/data"],
+    "working_dir": ["/", "/srv"],
+}
+
+# Objects of texts.
+MAPS = {
+    "args": {"BASE": "debian:12"},
+    "environment": {"A": "b\nc", "a.b": ""},
+    "extra_hosts": {"files_server": "10.0.0.7", "up": "gateway"},
+    "sysctls": {"net.ipv4.ip_forward": "1"},
+    "ulimits": {"nofile": "1024:4096", "core": "-1"},
 }
 
 # Exactly one of these says what is in a file.
@@ -124,16 +146,18 @@ class SpecMaker:
         return [self._value(node["items"], name) for _ in range(max(count, node["minItems"]))]
 
     def _object(self, node: dict[str, Any], name: str) -> Spec:
-        if "properties" not in node:  # settings for the driver
-            return {}
+        if "properties" not in node:  # texts by their names, or settings for the driver
+            return dict(MAPS.get(name, {}))
         given = [
             member
             for member in node["properties"]
             if member in node["required"] or self.random.random() < OPTIONAL
         ]
         if "oneOf" in node:
-            given = [self.random.choice(node["oneOf"])["required"][0]]
-            return {member: TEXTS[member][0] if TEXTS[member] else "tiny" for member in given}
+            kind = self.random.choice(node["oneOf"])["required"][0]
+            if kind == "dockerfile":
+                return {kind: {"context": TEXTS["context"][0]}}
+            return {kind: TEXTS[kind][0] if TEXTS[kind] else "tiny"}
         return {member: self._value(node["properties"][member], member) for member in given}
 
     # what fits together
@@ -183,9 +207,16 @@ class SpecMaker:
         if index == 0:
             vm["is_sandbox"] = True
         earlier = [self.random.choice([f"vm{i}", f"VM{i}"]) for i in range(index)]
-        vm["depends_on"] = [name for name in earlier if self.random.random() < OPTIONAL]
-        if "source" not in vm or vm["source"] is None:
+        vm["depends_on"] = [
+            {"vm": name} if self.random.random() < OPTIONAL else name
+            for name in earlier
+            if self.random.random() < OPTIONAL
+        ]
+        source = vm.get("source")
+        if source is None or "oci" in source or "dockerfile" in source:
             vm["source"] = "mine"
+        for member in ("service", "forwards", "aliases"):
+            vm.pop(member, None)  # of container images, of which there is none
         vm.pop("ready_port", None)  # which NICs get an address is too long a story
         if driver == "proxmox":
             vm.pop("files", None)

@@ -42,16 +42,22 @@ END
 VM = {"source": "mine"}
 MODELS: dict[str, type[BaseModel]] = {
     "": MoatSandboxEnvironmentConfig,
+    "bind": _config.Bind,
     "cloud_init": _config.CloudInit,
+    "depends_on": _config.DependsOn,
     "dhcp_range": _config.DhcpRange,
+    "dockerfile": _config.Dockerfile,
     "egress": _config.Egress,
     "egress_allow": _config.EgressAllow,
     "file": _config.GuestFile,
+    "forward": _config.Forward,
     "healthcheck": _config.HealthCheck,
     "networks": _config.Networks,
     "nic": _config.VmNic,
+    "service": _config.Service,
     "source": _config.VmSource,
     "subnet": _config.Subnet,
+    "tmpfs": _config.Tmpfs,
     "vm": _config.VmConfig,
     "vnet": _config.Vnet,
 }
@@ -197,7 +203,13 @@ def golden() -> list[str]:
     files = [file.name for file in GOLDEN.iterdir() if file.suffix in (".yaml", ".json")]
     assert len(files) > 100
     # In Python Vagrant has a provider of its own, VMs have a default, and paths may be relative.
-    differ = {"valid-vagrant.yaml", "bad-no-vms.yaml", "bad-source-ova.yaml"}
+    differ = {
+        "valid-vagrant.yaml",
+        "bad-no-vms.yaml",
+        "bad-source-ova.yaml",
+        "bad-dockerfile-context.yaml",
+        "bad-service-bind.yaml",
+    }
     assert differ < {*files}
     return sorted({*files} - differ)
 

@@ -127,6 +127,22 @@ def with_none(
     return {**written, field: None} if getattr(model, field) is None else written
 
 
+class Dockerfile(SpecModel):
+    """A container image that is built when it is missing or what it is made of has changed.
+
+    Attributes:
+        context: the directory that COPY and ADD see.
+        file: the Dockerfile, below `context` or by its absolute path.
+        target: the stage to build; the last if left out.
+        args: values of the Dockerfile's ARGs.
+    """
+
+    context: Path
+    file: str = "Dockerfile"
+    target: str | None = None
+    args: dict[str, str] = Field(default_factory=dict)
+
+
 class VmSource(SpecModel):
     """Where a VM's disk comes from: exactly one of these.
 
@@ -135,12 +151,16 @@ class VmSource(SpecModel):
         built_in: a system that moat knows how to get.
         ova: the path of an OVA file on this machine.
         existing_vm_template_tag: a tag of a template on the server (Proxmox only).
+        oci: a container image of a registry; got when it is missing (local VMs only).
+        dockerfile: a container image that is built (local VMs only).
     """
 
     image: str | None = None
     built_in: BuiltIn | Literal["tiny"] | None = None
     ova: Path | None = None
     existing_vm_template_tag: str | None = None
+    oci: str | None = None
+    dockerfile: Dockerfile | None = None
 
 
 class VmNic(SpecModel):
@@ -194,8 +214,84 @@ class GuestFile(SpecModel):
     owner: str = "0:0"
 
 
+class DependsOn(SpecModel):
+    """A VM to wait for, by its name: until it is ready, has started, or its service has ended."""
+
+    vm: str
+    condition: Literal["healthy", "started", "completed"] = "healthy"
+
+
+class Forward(SpecModel):
+    """A TCP port of 127.0.0.1 that leads to `port` of the VM; `host_port` 0 is any free one."""
+
+    port: Whole
+    host_port: Whole = 0
+
+
+class Tmpfs(SpecModel):
+    """A file system in memory; half of the memory is its size if none is given."""
+
+    path: str
+    size_mb: Whole | None = None
+    mode: str | None = None
+
+
+class Bind(SpecModel):
+    """A file or directory of the daemon's machine, of which the VM has a copy at `path`."""
+
+    host: Path
+    path: str
+    read_only: Flag = False
+
+
+def _as_tmpfs(values: Any) -> Any:
+    if not isinstance(values, (list, tuple)):
+        return values
+    return [{"path": value} if isinstance(value, str) else value for value in values]
+
+
 UserType = Annotated[
     Annotated[str, Tag(TEXT)] | Annotated[Whole, Tag(OTHER)], Discriminator(_text_or_other)
+]
+
+
+class Service(SpecModel):
+    """How the service of a VM made of a container image runs; what is left out is the image's.
+
+    Attributes:
+        name: commands and DNS know the VM by it, too; the VM's name if left out.
+        entrypoint: the program; if it is given, the image's command does not count.
+        command: what comes after the entrypoint.
+        environment: variables, over those of the image.
+        extra_hosts: names for /etc/hosts, each with an IPv4 address or "gateway".
+        binds: files and directories of the daemon's machine, of which the VM has a copy.
+        volumes: directories that are made where the image has none.
+    """
+
+    name: str | None = None
+    entrypoint: tuple[str, ...] | None = None
+    command: tuple[str, ...] | None = None
+    environment: dict[str, str] = Field(default_factory=dict, repr=False)
+    working_dir: str | None = None
+    user: UserType | None = None
+    restart: Literal["no", "always", "on-failure", "unless-stopped"] = "no"
+    restart_max: Whole = 0
+    shm_size_mb: Whole = 64
+    tmpfs: Annotated[tuple[Tmpfs, ...], BeforeValidator(_as_tmpfs)] = ()
+    hostname: str | None = None
+    extra_hosts: dict[str, str] = Field(default_factory=dict)
+    binds: tuple[Bind, ...] = ()
+    volumes: tuple[str, ...] = ()
+    sysctls: dict[str, str] = Field(default_factory=dict)
+    ulimits: dict[str, str] = Field(default_factory=dict)
+
+
+DependsOnType = Annotated[
+    Annotated[str, Tag(TEXT)] | Annotated[DependsOn, Tag(OTHER)], Discriminator(_text_or_other)
+]
+HealthCheckType = Annotated[
+    Annotated[Literal["none"], Tag(TEXT)] | Annotated[HealthCheck, Tag(OTHER)],
+    Discriminator(_text_or_other),
 ]
 
 
@@ -209,17 +305,22 @@ class VmConfig(SpecModel):
         disk_gb: grow the disk to this size; as large as the image if left out.
         nics: its NICs. None: one, in the first network. Empty: none at all.
         is_sandbox: whether commands can be run in it. Needs the guest agent in the image.
+        ram_mb: memory in MiB; 2048 if left out, and 512 for container images.
         depends_on: the names of VMs that must be ready before this one is started.
-        healthcheck: what "ready" means, beyond being up.
+        healthcheck: what "ready" means, beyond being up; "none": not even what a container image
+            says itself.
         ready_port: a TCP port; the VM is ready when it takes connections there.
         user: who runs commands if the caller names no user; the default of the image if left out.
         files: what is put onto its disk before it boots.
+        service: how the service of a container image runs.
+        forwards: ports of 127.0.0.1 that lead to ports of the VM.
+        aliases: more names for it in DNS.
         native: settings for the driver alone, passed on as they are.
     """
 
     source: VmSource
     name: str | None = None
-    ram_mb: Whole = 2048
+    ram_mb: Whole | None = None
     vcpus: Whole = 2
     disk_gb: Whole | None = None
     nics: tuple[VmNic, ...] | None = None
@@ -234,12 +335,15 @@ class VmConfig(SpecModel):
     firewall: Flag = False
     warm: Flag = True
     await_before_next_vm: Flag = False
-    depends_on: tuple[str, ...] = ()
-    healthcheck: HealthCheck | None = None
+    depends_on: tuple[DependsOnType, ...] = ()
+    healthcheck: HealthCheckType | None = None
     ready_port: Whole | None = None
     user: UserType | None = None
     cloud_init: CloudInit | None = Field(default=None, repr=False)
     files: tuple[GuestFile, ...] = ()
+    service: Service | None = None
+    forwards: tuple[Forward, ...] = ()
+    aliases: tuple[str, ...] = ()
     native: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("source", mode="before")
@@ -398,13 +502,23 @@ class MoatSandboxEnvironmentConfig(SpecModel, SandboxConfig):
         return config._with_paths_below(location.absolute().parent)
 
     def _with_paths_below(self, directory: Path) -> Self:
-        vms = tuple(
-            vm.model_copy(update={"source": vm.source.model_copy(update={"ova": directory / ova})})
-            if (ova := vm.source.ova)
-            else vm
-            for vm in self.vms
+        below = {"vms": tuple(_vm_below(vm, directory) for vm in self.vms)}
+        return self.model_copy(update=below)
+
+
+def _vm_below(vm: VmConfig, directory: Path) -> VmConfig:
+    changed: dict[str, Any] = {}
+    if vm.source.ova:
+        changed["source"] = vm.source.model_copy(update={"ova": directory / vm.source.ova})
+    if dockerfile := vm.source.dockerfile:
+        built = dockerfile.model_copy(update={"context": directory / dockerfile.context})
+        changed["source"] = vm.source.model_copy(update={"dockerfile": built})
+    if vm.service:
+        binds = tuple(
+            bind.model_copy(update={"host": directory / bind.host}) for bind in vm.service.binds
         )
-        return self.model_copy(update={"vms": vms})
+        changed["service"] = vm.service.model_copy(update={"binds": binds})
+    return vm.model_copy(update=changed)
 
 
 def describe(error: ValidationError) -> str:
@@ -439,8 +553,12 @@ def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def with_absolute_paths(spec: dict[str, Any], locate: Locate) -> dict[str, Any]:
-    """The specification, with absolute paths for the files that disks are made from."""
+    """The specification, with absolute paths for the files that VMs are made from."""
     for vm in spec["vms"]:
         if vm["source"].get("ova"):
             vm["source"]["ova"] = locate(vm["source"]["ova"])
+        if dockerfile := vm["source"].get("dockerfile"):
+            dockerfile["context"] = locate(dockerfile["context"])
+        for bind in (vm.get("service") or {}).get("binds", ()):
+            bind["host"] = locate(bind["host"])
     return spec

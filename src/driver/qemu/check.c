@@ -120,6 +120,8 @@ static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size
 			"templates are on Proxmox servers; the qemu driver takes an image");
 	if (vm->source.kind == SPEC_SOURCE_NONE)
 		return spec_err(e, SPEC_PLACE("vms[%zu].source", i), "missing");
+	if (spec_refuse_containers(vm, i, "is not supported yet", e) < 0)
+		return -1;
 	if (vm->firewall)
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].firewall", i),
 			"the Proxmox firewall is not here; local sandboxes are isolated without "

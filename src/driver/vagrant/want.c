@@ -84,9 +84,9 @@ static int check_vms(const struct sandbox_spec *spec, struct err *e)
 			const char *name;
 		} refused[] = {{vm->source.kind != SPEC_SOURCE_NONE, "source"},
 			{vm->n_nics > 0, "nics"}, {vm->disk_gb > 0, "disk_gb"}, {vm->cpu, "cpu"},
-			{vm->healthcheck, "healthcheck"}, {vm->ready_port > 0, "ready_port"},
-			{vm->n_depends_on > 0, "depends_on"}, {vm->cloud_init, "cloud_init"},
-			{vm->n_files > 0, "files"},
+			{vm->healthcheck || vm->no_healthcheck, "healthcheck"},
+			{vm->ready_port > 0, "ready_port"}, {vm->n_depends_on > 0, "depends_on"},
+			{vm->cloud_init, "cloud_init"}, {vm->n_files > 0, "files"},
 			{vm->await_before_next_vm, "await_before_next_vm"}};
 
 		for (unsigned k = 0; k < ARRAY_LEN(refused); k++)
@@ -94,6 +94,9 @@ static int check_vms(const struct sandbox_spec *spec, struct err *e)
 				return spec_unsupported(e,
 					SPEC_PLACE("vms[%zu].%s", i, refused[k].name),
 					"with Vagrant, the Vagrantfile says that");
+		if (spec_refuse_containers(vm, i, "only local VMs of the qemu driver have it", e) <
+			0)
+			return -1;
 	}
 	if (spec->networks.mode == SPEC_NET_VNETS)
 		return spec_unsupported(e, "networks",

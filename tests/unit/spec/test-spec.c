@@ -225,10 +225,10 @@ static void test_schema(void)
 	OK(schema != NULL);
 	OK(json_is_false(json_object_get(schema, "additionalProperties")));
 	vm = json_object_get(json_object_get(schema, "$defs"), "vm");
-	vm = json_object_get(json_object_get(vm, "properties"), "ram_mb");
-	OK(json_integer_value(json_object_get(vm, "minimum")) == 64);
-	OK(json_integer_value(json_object_get(vm, "maximum")) == 4194304);
-	OK(json_integer_value(json_object_get(vm, "default")) == 2048);
+	vm = json_object_get(json_object_get(vm, "properties"), "vcpus");
+	OK(json_integer_value(json_object_get(vm, "minimum")) == 1);
+	OK(json_integer_value(json_object_get(vm, "maximum")) == 512);
+	OK(json_integer_value(json_object_get(vm, "default")) == 2);
 }
 
 int main(void)

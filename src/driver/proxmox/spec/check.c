@@ -37,6 +37,8 @@ static int check_vm(const struct vm_spec *vm, size_t i, struct err *e)
 	if (vm->source.kind == SPEC_SOURCE_OVA && access(vm->source.ova, R_OK) < 0)
 		return spec_err(e, SPEC_PLACE("vms[%zu].source.ova", i), "%s: %s", vm->source.ova,
 			strerror(errno));
+	if (spec_refuse_containers(vm, i, "only local VMs of the qemu driver have it", e) < 0)
+		return -1;
 	if (vm->ready_port)
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].ready_port", i),
 			"moat reaches the networks of local sandboxes only; a healthcheck serves "
