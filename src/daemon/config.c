@@ -35,12 +35,13 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	static const char *const levels[] = {"debug", "info", "warn", "error"};
 	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info", *mirror = "";
 	double idle = 60, boot = 600, outage = 120;
-	json_int_t keep = 512, templates = 20480;
+	json_int_t keep = 512, templates = 20480, download = 102400;
 
-	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?F, s?I, s?I, s?s}",
+	if (json_get(j, "configuration", e, "{s?s, s?s, s?s, s?F, s?F, s?F, s?I, s?I, s?I, s?s}",
 		    "accelerator", &accel, "qemu", &qemu, "log_level", &level, "idle_exit", &idle,
 		    "boot_timeout", &boot, "outage_timeout", &outage, "memory_keep_mb", &keep,
-		    "templates_max_mb", &templates, "image_mirror", &mirror) < 0)
+		    "templates_max_mb", &templates, "download_max_mb", &download, "image_mirror",
+		    &mirror) < 0)
 		return -1;
 	if (one_of("accelerator", accel, &(struct choices){accels, ARRAY_LEN(accels)}, e) < 0 ||
 		one_of("log_level", level, &(struct choices){levels, ARRAY_LEN(levels)}, e) < 0)
@@ -56,6 +57,9 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	if (templates < 0 || templates > KEEP_MAX_MB)
 		return err_set(
 			e, ERR_INVALID, "templates_max_mb: not between 0 and %d", KEEP_MAX_MB);
+	if (download < 0 || download > KEEP_MAX_MB)
+		return err_set(
+			e, ERR_INVALID, "download_max_mb: not between 0 and %d", KEEP_MAX_MB);
 	if (*mirror && !str_starts(mirror, "http://") && !str_starts(mirror, "https://"))
 		return err_set(e, ERR_INVALID, "image_mirror: must begin with http:// or https://");
 	if (str_dup(mirror, &c->image_mirror, e) < 0 || str_dup(accel, &c->accel, e) < 0 ||
@@ -66,6 +70,7 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	c->outage_timeout = outage;
 	c->memory_keep_mb = (unsigned)keep;
 	c->templates_max_mb = (unsigned)templates;
+	c->download_max_mb = (unsigned)download;
 	return 0;
 }
 
@@ -132,9 +137,10 @@ void config_free(struct config *c)
 
 json_t *config_to_json(const struct config *c)
 {
-	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:i, s:i, s:s}", "accelerator", c->accel,
-		"qemu", c->qemu, "log_level", c->log_level, "idle_exit", c->idle_exit,
+	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:i, s:i, s:i, s:s}", "accelerator",
+		c->accel, "qemu", c->qemu, "log_level", c->log_level, "idle_exit", c->idle_exit,
 		"boot_timeout", c->boot_timeout, "outage_timeout", c->outage_timeout,
 		"memory_keep_mb", (int)c->memory_keep_mb, "templates_max_mb",
-		(int)c->templates_max_mb, "image_mirror", c->image_mirror);
+		(int)c->templates_max_mb, "download_max_mb", (int)c->download_max_mb,
+		"image_mirror", c->image_mirror);
 }

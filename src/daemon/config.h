@@ -17,6 +17,7 @@ struct config {
 	double outage_timeout;     /* seconds that a server may be away */
 	unsigned memory_keep_mb;   /* memory of the host that VMs may not take */
 	unsigned templates_max_mb; /* disk for templates; 0: none are made */
+	unsigned download_max_mb;  /* the most that a download may have; 0: any */
 };
 
 /* Reads the text of the file. Pure. */

@@ -277,7 +277,8 @@ static int open_parts(struct daemon *d, struct err *e)
 	auto_free char *db = NULL;
 	struct store_config store = {.data_dir = d->paths.data,
 		.cache_dir = d->paths.cache,
-		.mirror = d->config.image_mirror};
+		.mirror = d->config.image_mirror,
+		.download_max = (uint64_t)d->config.download_max_mb << 20};
 
 	if (find_parts(d, e) < 0)
 		return -1;
@@ -301,6 +302,7 @@ static int open_parts(struct daemon *d, struct err *e)
 	d->env.boot_timeout = d->config.boot_timeout;
 	d->env.outage_timeout = d->config.outage_timeout;
 	d->env.image_mirror = d->config.image_mirror;
+	d->env.download_max = store.download_max;
 	return open_drivers(d, e);
 }
 

@@ -36,7 +36,8 @@ struct driver_env {
 	struct runners runners;
 	/* Takes the place of "https://host" in addresses of images; "": nothing does. */
 	const char *image_mirror;
-	struct bell *changes; /* rung when a VM's state has changed; NULL: nobody listens */
+	uint64_t download_max; /* bytes that a download may have; 0: any */
+	struct bell *changes;  /* rung when a VM's state has changed; NULL: nobody listens */
 };
 
 enum vm_state { VM_STARTING, VM_RUNNING, VM_DEAD };

@@ -28,6 +28,7 @@ struct store { /* does not change after store_open */
 	char *own_recipes; /* DATA_DIR/recipes: the user's recipes, which replace moat's of the same
 			      name */
 	char *cache, *recipes, *helper_path, *mirror;
+	uint64_t download_max; /* bytes; 0: any */
 };
 
 struct name_list {

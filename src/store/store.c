@@ -37,6 +37,7 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 
 	if (!st)
 		return err_oom(e);
+	st->download_max = cfg->download_max;
 	if (str_printf(&st->images, e, "%s/images", cfg->data_dir) < 0 ||
 		str_printf(&st->names, e, "%s/names", st->images) < 0 ||
 		str_printf(&st->busy, e, "%s/busy", st->images) < 0 ||

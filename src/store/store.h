@@ -21,7 +21,8 @@ struct store_config {
 	const char *recipe_dir;  /* has NAME.sh, the recipe for image NAME. One in DATA_DIR/recipes
 				    replaces it */
 	const char *helper_path; /* moat-helper, whose guard runs above children */
-	const char *mirror; /* takes the place of the hosts of cloud images; NULL or "": none */
+	const char *mirror;    /* takes the place of the hosts of cloud images; NULL or "": none */
+	uint64_t download_max; /* bytes that a download may have; 0: any */
 };
 
 enum knowledge { UNKNOWN, KNOWN_YES, KNOWN_NO };

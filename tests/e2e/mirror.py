@@ -20,6 +20,7 @@ class Mirror:
         self.cut: dict[str, tuple[int, int]] = {}
         self.reached = threading.Event()  # an answer was cut
         self.no_ranges = False  # a download cannot be continued
+        self.no_length = False  # it is not said how long an answer is
         self.hold: threading.Event | None = None  # a cut answer waits for this
         mirror = self
 
@@ -53,7 +54,10 @@ class Mirror:
         to.send_response(206 if wanted else 200)
         if wanted:
             to.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
-        to.send_header("Content-Length", str(size - start))
+        if self.no_length:
+            to.close_connection = True
+        else:
+            to.send_header("Content-Length", str(size - start))
         to.end_headers()
         cut, times = self.cut.get(path, (0, 0))
         with file.open("rb") as source:

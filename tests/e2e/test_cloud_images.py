@@ -21,6 +21,7 @@ import pytest
 from disks import Disk, tool
 from home import Home
 from mirror import Key, Mirror, write_packages, write_sums
+from small import SmallDisk
 
 from tools import until
 
@@ -223,3 +224,37 @@ def test_a_download_begins_anew_once(home: Home, vendors: Mirror) -> None:
     finally:
         vendors.no_ranges = False
     assert vendors.ranges(disk.name) == ["", "bytes=1000-", "", "bytes=1000-"]
+
+
+def test_a_download_has_a_limit(home: Home, vendors: Mirror) -> None:
+    with (home.dir / "config.yaml").open("a") as config:
+        config.write("download_max_mb: 1\n")
+    disk = vendors.root / "large.qcow2"
+    disk.write_bytes(os.urandom(3 * MIB))
+    url = f"{vendors.url}/{disk.name}"
+    said = "it has 3 MiB, and at most 1 are downloaded"
+    assert said in home.fails("image", "pull", url)
+    assert said in home.fails("image", "pull", url, "--sha256", "0" * 64)
+    vendors.no_length = True
+    try:
+        said = "it has more than the 1 MiB that are downloaded at most"
+        assert said in home.fails("image", "pull", url)
+    finally:
+        vendors.no_length = False
+    assert not downloads(home)
+    disk.write_bytes(b"\0" * 510 + b"\x55\xaa" + bytes(MIB - 512))
+    assert home.ok("image", "pull", url, "--name", "fits") == "fits"
+
+
+@pytest.mark.needs_root("it makes a small disk")
+def test_a_download_does_not_fill_the_disk(vendors: Mirror) -> None:
+    small = SmallDisk(2, "cache")
+    small.env["MOAT_CACHE_DIR"] = str(small.disk)
+    try:
+        disk = vendors.root / "too-large.qcow2"
+        disk.write_bytes(os.urandom(3 * MIB))
+        said = small.fails("image", "pull", f"{vendors.url}/{disk.name}")
+        assert "there are 3 MiB to download, and 2 free for them" in said
+        assert small.used_kb() < 1024
+    finally:
+        small.close()

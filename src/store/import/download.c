@@ -3,6 +3,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "util/auto.h"
@@ -16,6 +17,7 @@ enum {
 	LOOK_MS = 1000,
 	TELL_EACH = 1 << 20, /* bytes */
 	TRIES = 5,           /* without a byte in between */
+	MIB = 1 << 20,
 };
 
 struct download {
@@ -24,6 +26,7 @@ struct download {
 	struct buf got; /* bytes for the reader */
 	size_t given;   /* how many of them the reader has */
 	uint64_t from, done, told;
+	uint64_t max; /* 0: any */
 	bool ended;
 	char why[CURL_ERROR_SIZE];
 };
@@ -89,7 +92,8 @@ static bool set_up(struct download *d, const char *url)
 	       curl_multi_add_handle(d->multi, c) == CURLM_OK;
 }
 
-int download_open(const char *url, uint64_t from, struct download **ret, struct err *e)
+int download_open(
+	const char *url, uint64_t from, uint64_t max, struct download **ret, struct err *e)
 {
 	auto_download struct download *d = calloc(1, sizeof(*d));
 
@@ -98,6 +102,7 @@ int download_open(const char *url, uint64_t from, struct download **ret, struct 
 	if (download_init(e) < 0)
 		return -1;
 	d->from = from;
+	d->max = max;
 	d->easy = curl_easy_init();
 	d->multi = curl_multi_init();
 	if (!d->easy || !d->multi || !set_up(d, url))
@@ -141,10 +146,36 @@ static int wait_for_more(struct download *d, const struct op *op, struct err *e)
 	return 0;
 }
 
+/* How many bytes the whole has, as far as the server has said; 0: it has not. */
+static uint64_t whole_size(const struct download *d)
+{
+	curl_off_t rest = 0;
+
+	curl_easy_getinfo(d->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &rest);
+	return rest > 0 ? d->from + (uint64_t)rest : 0;
+}
+
+static unsigned long long in_mib(uint64_t bytes)
+{
+	return (bytes + MIB - 1) / MIB;
+}
+
+static int check_max(const struct download *d, struct err *e)
+{
+	uint64_t whole = whole_size(d), here = d->from + d->done;
+
+	if (d->max == 0 || (whole <= d->max && here <= d->max))
+		return 0;
+	if (whole > here)
+		return err_set(e, ERR_LIMIT, "it has %llu MiB, and at most %llu are downloaded",
+			in_mib(whole), in_mib(d->max));
+	return err_set(e, ERR_LIMIT, "it has more than the %llu MiB that are downloaded at most",
+		in_mib(d->max));
+}
+
 ssize_t download_read(
 	struct download *d, const struct op *op, const char *text, const void **ret, struct err *e)
 {
-	curl_off_t total = 0;
 	int running;
 
 	buf_drop(&d->got, d->given);
@@ -163,11 +194,11 @@ ssize_t download_read(
 		return -1;
 	d->given = d->got.len;
 	d->done += d->given;
+	if (check_max(d, e) < 0)
+		return -1;
 	if (d->done - d->told >= TELL_EACH) {
 		d->told = d->done;
-		curl_easy_getinfo(d->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &total);
-		op_progress(op, d->from + d->done, total > 0 ? d->from + (uint64_t)total : 0, "%s",
-			text);
+		op_progress(op, d->from + d->done, whole_size(d), "%s", text);
 	}
 	*ret = buf_data(&d->got);
 	return (ssize_t)d->given;
@@ -179,7 +210,7 @@ int download_small(const struct op *op, const char *url, size_t max, struct buf 
 	const void *part;
 	ssize_t n;
 
-	if (download_open(url, 0, &d, e) < 0)
+	if (download_open(url, 0, 0, &d, e) < 0)
 		return -1;
 	while ((n = download_read(d, op, "downloading", &part, e)) > 0) {
 		if (ret->len + (size_t)n > max)
@@ -190,51 +221,69 @@ int download_small(const struct op *op, const char *url, size_t max, struct buf 
 	return n < 0 ? err_wrap(e, "%s", url) : 0;
 }
 
-/* Downloads from the file's end on, until the end or a failure. */
-static int download_part(
-	const struct op *op, const char *url, int fd, const char *text, struct err *e)
+/* A disk that is full fails whoever else writes there, running VMs first. */
+static int check_room(const struct download *d, int fd, uint64_t at, struct err *e)
 {
-	off_t at = lseek(fd, 0, SEEK_END);
+	uint64_t whole = whole_size(d), room;
+	struct statvfs fs;
+
+	if (whole <= at || fstatvfs(fd, &fs) < 0)
+		return 0;
+	room = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (whole - at <= room)
+		return 0;
+	err_set(e, ERR_LIMIT, "there are %llu MiB to download, and %llu free for them",
+		in_mib(whole - at), in_mib(room));
+	e->sys = ENOSPC;
+	return -1;
+}
+
+/* Downloads from the file's end on, until the end or a failure. */
+static int download_part(const struct op *op, const struct download_file *f, struct err *e)
+{
+	off_t at = lseek(f->fd, 0, SEEK_END), begin = at;
 	auto_download struct download *d = NULL;
 	const void *part;
 	ssize_t n;
 
 	if (at < 0)
 		return err_sys(e, errno, "seek");
-	if (download_open(url, (uint64_t)at, &d, e) < 0)
+	if (download_open(f->url, (uint64_t)at, f->max, &d, e) < 0)
 		return -1;
-	while ((n = download_read(d, op, text, &part, e)) > 0) {
-		if (file_write_at(fd, part, (size_t)n, at, e) < 0)
+	while ((n = download_read(d, op, f->text, &part, e)) > 0) {
+		if (at == begin && check_room(d, f->fd, (uint64_t)at, e) < 0)
+			return -1;
+		if (file_write_at(f->fd, part, (size_t)n, at, e) < 0)
 			return -1;
 		at += n;
 	}
 	return n < 0 ? -1 : 0;
 }
 
-int download_rest(const struct op *op, const char *url, int fd, const char *text, struct err *e)
+int download_rest(const struct op *op, const struct download_file *f, struct err *e)
 {
-	off_t before = lseek(fd, 0, SEEK_END);
+	off_t before = lseek(f->fd, 0, SEEK_END);
 	bool anew = false;
 
 	for (int tries = 1;; tries++) {
 		off_t now;
 
-		if (download_part(op, url, fd, text, e) == 0)
+		if (download_part(op, f, e) == 0)
 			return 0;
 		/* What is there cannot be continued: begin anew, once. */
-		if (e->kind == ERR_UNSUPPORTED && !anew && lseek(fd, 0, SEEK_END) > 0) {
+		if (e->kind == ERR_UNSUPPORTED && !anew && lseek(f->fd, 0, SEEK_END) > 0) {
 			anew = true;
-			if (ftruncate(fd, 0) < 0)
+			if (ftruncate(f->fd, 0) < 0)
 				return err_sys(e, errno, "truncate");
 			before = 0;
 			continue;
 		}
-		now = lseek(fd, 0, SEEK_END);
+		now = lseek(f->fd, 0, SEEK_END);
 		if (now > before)
 			tries = 0;
 		before = now;
 		if (e->kind != ERR_UNAVAILABLE || tries >= TRIES)
-			return err_wrap(e, "%s", url);
+			return err_wrap(e, "%s", f->url);
 		if (op_pause(op, 1 << tries, e) < 0)
 			return -1;
 	}

@@ -13,10 +13,11 @@ struct download;
 int download_init(struct err *e);
 
 /* url: http or https. from: where to begin, if the server can; else download_read fails with
- * ERR_UNSUPPORTED. Does not connect yet. */
-int download_open(const char *url, uint64_t from, struct download **ret, struct err *e);
+ * ERR_UNSUPPORTED. max: how many bytes the whole may have; 0: any. Does not connect yet. */
+int download_open(
+	const char *url, uint64_t from, uint64_t max, struct download **ret, struct err *e);
 /* Returns the next bytes, valid until the next call; 0 at the end. Reports op_progress
- * with `text`. */
+ * with `text`. ERR_LIMIT: there are more than max, or the server says so. */
 ssize_t download_read(
 	struct download *d, const struct op *op, const char *text, const void **ret, struct err *e);
 void download_close(struct download *d); /* NULL is fine */
@@ -29,6 +30,12 @@ static inline void download_closep(struct download **d)
 /* Downloads something small, of at most max bytes. */
 int download_small(
 	const struct op *op, const char *url, size_t max, struct buf *ret, struct err *e);
-/* Downloads the rest of a file, of which fd has the beginning. What breaks off is continued, some
- * times; what has arrived stays in the file. */
-int download_rest(const struct op *op, const char *url, int fd, const char *text, struct err *e);
+struct download_file {
+	const char *url;
+	int fd;           /* has the beginning already, or nothing */
+	uint64_t max;     /* how many bytes the whole may have; 0: any */
+	const char *text; /* for op_progress */
+};
+/* Downloads the rest of a file. What breaks off is continued, some times; what has arrived stays in
+ * the file. Fails before it fills the disk, if the server says how much there is. */
+int download_rest(const struct op *op, const struct download_file *file, struct err *e);

@@ -252,7 +252,8 @@ int ova_unpack_disk(const struct op *op, int tar_fd, const char *path, struct er
 	return unpack_raw(op, a, path, e);
 }
 
-int ova_fetch_disk(const struct op *op, const char *url, const char *path, struct err *e)
+int ova_fetch_disk(
+	const struct op *op, const char *url, uint64_t max, const char *path, struct err *e)
 {
 	auto_archive struct archive *a = archive_read_new();
 	auto_download struct download *d = NULL;
@@ -261,7 +262,7 @@ int ova_fetch_disk(const struct op *op, const char *url, const char *path, struc
 
 	if (!a)
 		return err_oom(e);
-	if (download_open(url, 0, &d, e) < 0)
+	if (download_open(url, 0, max, &d, e) < 0)
 		return -1;
 	f.download = d;
 	if (!know_packed_tar(a) || archive_read_open(a, &f, NULL, feed_read, NULL) != ARCHIVE_OK)

@@ -11,5 +11,6 @@ int ova_extract_disk(const struct op *op, int ova_fd, const char *path, struct e
 /* Writes the first raw disk (*.raw) in a tar file, compressed with xz or gzip, to path. */
 int ova_unpack_disk(const struct op *op, int tar_fd, const char *path, struct err *e);
 /* Downloads a tar file, compressed with xz or gzip, and writes the first raw disk in it (*.raw) to
- * path. */
-int ova_fetch_disk(const struct op *op, const char *url, const char *path, struct err *e);
+ * path. max: how many bytes the tar file may have; 0: any. */
+int ova_fetch_disk(
+	const struct op *op, const char *url, uint64_t max, const char *path, struct err *e);

@@ -108,8 +108,8 @@ static int is_complete(const struct op *op, const struct fetch_req *req, const c
 	return 0;
 }
 
-static int download(
-	const struct op *op, const struct fetch_req *req, const char *path, int fd, struct err *e)
+static int download(const struct store *st, const struct op *op, const struct fetch_req *req,
+	const char *path, int fd, struct err *e)
 {
 	char hex[SUM_HEX_MAX + 1];
 	bool complete;
@@ -121,8 +121,12 @@ static int download(
 	if (complete)
 		return 0;
 	op_progress(op, 0, 0, "%s", req->text);
-	if (download_rest(op, req->url, fd, req->text, e) < 0) {
-		if (!req->digits || e->sys == ENOSPC || e->sys == EDQUOT)
+	if (download_rest(op,
+		    &(struct download_file){
+			    .url = req->url, .fd = fd, .max = st->download_max, .text = req->text},
+		    e) < 0) {
+		/* What cannot be completed here is in the way. */
+		if (!req->digits || e->kind == ERR_LIMIT || e->sys == ENOSPC || e->sys == EDQUOT)
 			unlink(path);
 		return -1;
 	}
@@ -144,7 +148,7 @@ int fetch_file(const struct store *st, const struct op *op, const struct fetch_r
 	auto_fd int fd = -1;
 
 	if (path_for(st, req, &path, e) < 0 || hold_download(op, path, &fd, e) < 0 ||
-		download(op, req, path, fd, e) < 0)
+		download(st, op, req, path, fd, e) < 0)
 		return -1;
 	*ret_fd = take_fd(&fd);
 	*ret_path = take_ptr(&path);

@@ -20,7 +20,7 @@ static void test_defaults(const char *path)
 	STR_IS(c.qemu, "qemu-system-x86_64");
 	STR_IS(c.log_level, "info");
 	OK(c.idle_exit == 60 && c.boot_timeout == 600 && c.memory_keep_mb == 512);
-	OK(c.outage_timeout == 120);
+	OK(c.outage_timeout == 120 && c.download_max_mb == 102400);
 	config_free(&c);
 	OK(!c.accel);
 }
@@ -33,13 +33,13 @@ static void test_values(void)
 
 	OK(load("accelerator: tcg\nqemu: /opt/qemu\nlog_level: debug\nidle_exit: 0\n"
 		"boot_timeout: 1.5\noutage_timeout: 2.5\nmemory_keep_mb: 0\nimage_mirror: "
-		"https://mirror/x\n",
+		"https://mirror/x\ndownload_max_mb: 7\n",
 		   &c, &e) == 0);
 	STR_IS(c.accel, "tcg");
 	STR_IS(c.qemu, "/opt/qemu");
 	STR_IS(c.image_mirror, "https://mirror/x");
 	OK(c.idle_exit == 0 && c.boot_timeout == 1.5 && c.memory_keep_mb == 0);
-	OK(c.outage_timeout == 2.5);
+	OK(c.outage_timeout == 2.5 && c.download_max_mb == 7);
 	j = config_to_json(&c);
 	STR_IS(json_string_value(json_object_get(j, "log_level")), "debug");
 	config_free(&c);
@@ -62,6 +62,7 @@ static const struct {
 	{"memory_keep_mb: -5", "memory_keep_mb: not between 0 and 1073741824"},
 	{"memory_keep_mb: 4294967297", "memory_keep_mb: not between"},
 	{"memory_keep_mb: 1.5", "Expected integer, got real"},
+	{"download_max_mb: -1", "download_max_mb: not between 0 and 1073741824"},
 	{"image_mirror: ftp://x", "image_mirror: must begin with http:// or https://"},
 	{"- a\n- list", "not an object"},
 	{"just text", "not an object"},

@@ -126,7 +126,7 @@ static int unpack_and_send(struct build *u, const struct op *op, struct err *e)
 	if (str_printf(&raw, e, "%s/" FETCHED "%s.raw", dir, u->b->id) < 0 ||
 		str_printf(&path, e, "%s/" FETCHED "%s.qcow2", dir, u->b->id) < 0)
 		return -1;
-	rc = ova_fetch_disk(op, u->im->packed, raw, e);
+	rc = ova_fetch_disk(op, u->im->packed, u->b->d->env->download_max, raw, e);
 	if (rc == 0)
 		rc = pack_disk(u, op, raw, path, e);
 	unlink(raw);
