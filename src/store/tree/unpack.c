@@ -143,33 +143,76 @@ static bool is_empty(const char *p, size_t n)
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-static int copy_content(struct unpack *u, ext2_ino_t ino, int fd, uint64_t size)
-{
+/* A file whose content is being copied. */
+struct content {
+	struct unpack *u;
 	ext2_file_t file;
-	errcode_t rc = ext2fs_file_open(u->fs, ino, 0, &file);
-	uint64_t at = 0;
+	int fd;
+	uint64_t size;
+	uint64_t next; /* all before this is copied */
+};
 
-	while (!rc && at < size) {
-		unsigned want = size - at < PART ? (unsigned)(size - at) : PART, got = 0;
+/* Copies a part, from `at` on. */
+static int copy_part(struct content *c, uint64_t at)
+{
+	unsigned want = c->size - at < PART ? (unsigned)(c->size - at) : PART, got = 0;
+	errcode_t rc = ext2fs_file_llseek(c->file, at, EXT2_SEEK_SET, NULL);
 
-		rc = ext2fs_file_read(file, u->part, want, &got);
-		if (rc || got == 0)
-			break;
-		errno = ENOSPC; /* a short write has no error of its own */
-		if (!is_empty(u->part, got) &&
-			pwrite(fd, u->part, got, (off_t)at) != (ssize_t)got) {
-			int eno = errno;
-
-			ext2fs_file_close(file);
-			return fail_sys(eno, u);
-		}
-		at += got;
-	}
 	if (!rc)
-		rc = ext2fs_file_close(file);
+		rc = ext2fs_file_read(c->file, c->u->part, want, &got);
+	if (rc)
+		return fail_ext2(rc, c->u);
+	errno = ENOSPC; /* a short write has no error of its own */
+	if (!is_empty(c->u->part, got) && pwrite(c->fd, c->u->part, got, (off_t)at) != (ssize_t)got)
+		return fail_sys(errno, c->u);
+	c->next = at + got;
+	return 0;
+}
+
+static int on_block(ext2_filsys fs, blk64_t *block, e2_blkcnt_t number, blk64_t ref_block,
+	int ref_offset, void *arg)
+{
+	struct content *c = arg;
+	uint64_t at = (uint64_t)number * fs->blocksize;
+
+	(void)block, (void)ref_block, (void)ref_offset;
+	if (number < 0 || at < c->next || at >= c->size)
+		return 0;
+	if (copy_part(c, at) == 0)
+		return 0;
+	c->u->failed = true;
+	return BLOCK_ABORT;
+}
+
+/* Looks only where the file has blocks: what claims to have terabytes would take hours. */
+static int copy_blocks(struct content *c, ext2_ino_t ino, const struct ext2_inode_large *in)
+{
+	const int flags = BLOCK_FLAG_READ_ONLY | BLOCK_FLAG_DATA_ONLY;
+	errcode_t rc;
+
+	if (c->size == 0)
+		return 0;
+	if (in->i_flags & EXT4_INLINE_DATA_FL)
+		return copy_part(c, 0);
+	rc = ext2fs_block_iterate3(c->u->fs, ino, flags, NULL, on_block, c);
+	return c->u->failed ? -1 : rc ? fail_ext2(rc, c->u) : 0;
+}
+
+static int copy_content(struct unpack *u, ext2_ino_t ino, const struct ext2_inode_large *in, int fd)
+{
+	struct content c = {.u = u, .fd = fd, .size = EXT2_I_SIZE(in)};
+	errcode_t rc = ext2fs_file_open(u->fs, ino, 0, &c.file);
+	int done;
+
 	if (rc)
 		return fail_ext2(rc, u);
-	return ftruncate(fd, (off_t)size) < 0 ? fail_sys(errno, u) : 0;
+	done = copy_blocks(&c, ino, in);
+	rc = ext2fs_file_close(c.file);
+	if (done < 0)
+		return -1;
+	if (rc)
+		return fail_ext2(rc, u);
+	return ftruncate(fd, (off_t)c.size) < 0 ? fail_sys(errno, u) : 0;
 }
 
 static int make_file(
@@ -180,7 +223,7 @@ static int make_file(
 
 	if (fd < 0)
 		return fail_sys(errno, w->u);
-	if (copy_content(w->u, ino, fd, EXT2_I_SIZE(in)) < 0)
+	if (copy_content(w->u, ino, in, fd) < 0)
 		return -1;
 	return finish(w->u, ino, in, fd);
 }
