@@ -50,6 +50,7 @@ mkdir -p "$MOAT_HOME/data/recipes"
 cat >"$MOAT_HOME/data/recipes/small.sh" <<'RECIPE'
 #!/bin/sh
 echo "progress 1 2 making a disk"
+echo "progress 2500 10000 turning it"
 head -c 1048576 /dev/urandom >"$1/disk"
 echo '{"format":1,"arch":"x86_64","description":"a small disk","disk":"disk","disk_format":"raw"}' >"$1/manifest.json"
 RECIPE
@@ -76,6 +77,7 @@ rm "$MOAT_HOME/data/recipes/tiny.sh"
 if command -v script >/dev/null; then
 	TERM=xterm script -qec "stty cols 80; $MOAT image build --rebuild small" /dev/null >drawn </dev/null
 	check "progress is drawn on a terminal" grep -q "$esc\[K. making a disk \[############\.*] 1/2" drawn
+	check "many steps are a part of the whole" grep -q "turning it \[######\.*\] 25 %" drawn
 	TERM=xterm script -qec "stty cols 20; $MOAT image build --rebuild small" /dev/null >drawn </dev/null
 	check "what does not fit the line is left out" python3 -c '
 import re, sys

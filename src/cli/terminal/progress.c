@@ -9,8 +9,9 @@
 #include "util/str.h"
 
 enum { BAR_WIDTH = 24, TEXT_SHOWN_MIN = 8, TEXT_SHOWN_MAX = 100, AMOUNT_MAX = 96 };
-/* The daemon does not say what it counts. Steps and hundredths of a percent stay below this. */
-enum { BYTES_FROM = 1 << 20 };
+/* The daemon does not say what it counts. From here on it is bytes; of what is less, people want to
+ * know a part of the whole if there are many, and the steps themselves if there are few. */
+enum { BYTES_FROM = 1 << 20, STEPS_MAX = 100 };
 #define REDRAW_NS 80000000
 
 void progress_init(struct progress *p, const struct screen *s, bool quiet)
@@ -28,7 +29,10 @@ static void format_amount(const struct progress *p, char out[static AMOUNT_MAX])
 
 	out[0] = 0;
 	if (!bytes) {
-		if (p->total)
+		if (p->total > STEPS_MAX)
+			snprintf(out, AMOUNT_MAX, " %.0f %%",
+				100.0 * (double)p->done / (double)p->total);
+		else if (p->total)
 			snprintf(out, AMOUNT_MAX, " %llu/%llu", (unsigned long long)p->done,
 				(unsigned long long)p->total);
 		return;
