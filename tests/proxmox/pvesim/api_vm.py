@@ -10,7 +10,7 @@ from typing import Any
 
 from .app import Call, route
 from .config import NOT_CONFIG, Configurer, check_digest
-from .errors import ApiError, TaskFailed, bad_parameters, fail
+from .errors import Abandoned, ApiError, TaskFailed, bad_parameters, fail
 from .formats import split_list
 from .state import Vm, new_mac
 from .tasks import Task
@@ -80,6 +80,8 @@ async def create(call: Call) -> Any:
         try:
             await task.spend()
             configurer(call, vm).set_all(call.params)
+        except Abandoned:
+            raise
         except BaseException as why:
             await remove(call, vm)
             raise TaskFailed(f"unable to create VM {vmid} - {why}") from why
@@ -330,6 +332,8 @@ async def clone(call: Call) -> Any:
         try:
             await task.spend()
             fill_clone(call, vm, new, full)
+        except Abandoned:
+            raise
         except BaseException as why:
             await remove(call, new)
             raise TaskFailed(f"clone failed: {why}") from why

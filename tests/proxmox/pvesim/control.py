@@ -75,8 +75,11 @@ class Control:
         when: str = "before",
         id: str = "",
         log: list[str] | None = None,
+        abandon: bool = False,
     ) -> None:
+        """With `abandon` the task is killed: what it had begun stays, locked."""
         rule = {
+            "abandon": abandon,
             "log": log or [],
             "kind": kind,
             "status": status,
@@ -303,6 +306,13 @@ class Control:
 
             vm.machine = Machine(vm)
             vm.running, vm.started = True, time.time()
+
+    def do_remove_vm(self, vmid: int) -> None:
+        """As `qm unlock` and `qm destroy` on the node."""
+        vm = self.app.state.vms.pop(vmid)
+        for storage in self.app.state.storages[vm.node].values():
+            for volid in [key for key, one in storage.volumes.items() if one.vmid == vmid]:
+                self.app.state.drop_volume(vm.node, volid)
 
     def do_add_volume(self, volid: str, content: str, size: int = 1 << 20, node: str = "") -> None:
         where = node or next(iter(self.app.state.nodes))

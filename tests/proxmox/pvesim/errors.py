@@ -49,3 +49,7 @@ def broken_pipe(delay: float) -> ApiError:
 
 class TaskFailed(Exception):
     """A task's end that is not OK; the text becomes its exit status."""
+
+
+class Abandoned(TaskFailed):
+    """The task's process was killed: it has not put in order what it had begun."""

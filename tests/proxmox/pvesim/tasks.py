@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .errors import ApiError, TaskFailed
+from .errors import Abandoned, ApiError, TaskFailed
 
 Work = Callable[["Task"], Awaitable[None]]
 
@@ -146,7 +146,7 @@ class Tasks:
             rule["times"] -= 1
             rule["struck"] += 1
             task.log += rule["log"]
-            raise TaskFailed(str(rule["status"]))
+            raise (Abandoned if rule["abandon"] else TaskFailed)(str(rule["status"]))
 
     def get(self, upid: str) -> Task:
         task = self.by_upid.get(upid)

@@ -129,7 +129,7 @@ int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 		unsigned id;
 		int64_t row;
 		char name[16];
-		struct err why, ignored;
+		struct err why, lost_why, ignored;
 		int rc, there = 0;
 
 		if (pick(b, op, least, &id, e) < 0)
@@ -142,7 +142,9 @@ int pve_vm_new(struct pve_sandbox *b, const struct op *op, const char *kind,
 		rc = make(arg, id, op, e);
 		why = *e;
 		if (rc < 0 && why.kind == ERR_UNAVAILABLE)
-			there = look_for_lost(b, op, id, &ignored);
+			there = look_for_lost(b, op, id, &lost_why);
+		if (there < 0 && lost_why.kind == ERR_BACKEND)
+			why = lost_why;
 		pve_id_release(b->site, id);
 		if (rc == 0 || there > 0) {
 			*ret_vmid = id;

@@ -12,6 +12,7 @@
 #include "driver/proxmox/spec/args.h"
 #include "driver/proxmox/vm/id.h"
 #include "util/json.h"
+#include "util/str.h"
 
 #define TRY_AGAIN      0.2
 #define TRY_AGAIN_MOST 5.0
@@ -36,27 +37,51 @@ static bool carries(const json_t *config, const char *stamp)
 	return pve_has_tag(tags, stamp) || (text && strstr(text, stamp));
 }
 
-/* Whether the server is making VMs at the moment: the VM that is to be removed may be among
- * them. */
-static int is_making(
-	struct pve_api *api, const struct op *op, const char *node, bool *ret, struct err *e)
+/* The tasks that may be making the VM: those that make VMs and were there at one of the first
+ * looks. One that begins later makes another VM. */
+struct makers {
+	json_t *tasks; /* object of their names */
+	unsigned looks, quiet;
+};
+
+static void makers_free(struct makers *m)
+{
+	json_decref(m->tasks);
+}
+#define auto_makers __attribute__((cleanup(makers_free)))
+
+/* Whether the VM will not change any more: at several looks none of its makers ran. */
+static int have_ended(struct makers *m, struct pve_api *api, const struct op *op, const char *node,
+	bool *ret, struct err *e)
 {
 	auto_json json_t *tasks = NULL;
+	bool runs = false;
 	const json_t *t;
 	size_t i;
 
-	*ret = false;
+	if (!m->tasks)
+		m->tasks = json_object();
 	if (pve_task_list(api, op, node, &tasks, e) < 0)
 		return -1;
 	json_array_foreach(tasks, i, t) {
-		*ret |= pve_task_runs(t, "qmclone") || pve_task_runs(t, "qmcreate");
+		const char *upid = json_string_value(json_object_get(t, "upid"));
+
+		if (!upid || !(pve_task_runs(t, "qmclone") || pve_task_runs(t, "qmcreate")))
+			continue;
+		if (m->looks < COMING_LOOKS)
+			json_object_set_new(m->tasks, upid, json_true());
+		runs |= json_object_get(m->tasks, upid) != NULL;
 	}
+	m->looks++;
+	m->quiet += !runs;
+	*ret = m->quiet > COMING_LOOKS;
 	return 0;
 }
 
 struct seen {
 	enum look what;
 	bool is_protected, locked;
+	char lock[16]; /* what it is locked for: "clone" */
 };
 
 static int look_at(struct pve_api *api, const struct op *op, const struct pve_removal *vm,
@@ -72,6 +97,7 @@ static int look_at(struct pve_api *api, const struct op *op, const struct pve_re
 	ret->is_protected = is_set(json_object_get(config, "protection"));
 	lock = json_string_value(json_object_get(config, "lock"));
 	ret->locked = lock != NULL;
+	str_escape(lock ? lock : "", lock ? strlen(lock) : 0, ret->lock, sizeof(ret->lock));
 	if (carries(config, vm->stamp))
 		ret->what = LOOK_OURS;
 	else if (lock && (strcmp(lock, "clone") == 0 || strcmp(lock, "create") == 0))
@@ -174,23 +200,40 @@ static int drop_disks(
 /* Called when there is no VM. 1: there will be none; 0: the server may still be making it, look
  * again. */
 static int nothing_there(struct pve_api *api, const struct op *op, const struct pve_removal *vm,
-	unsigned *looks, struct err *e)
+	struct makers *makers, struct err *e)
 {
-	bool making = false;
+	bool over;
 
 	if (!vm->maybe_coming)
 		return 1;
-	if (is_making(api, op, vm->node, &making, e) < 0)
+	if (have_ended(makers, api, op, vm->node, &over, e) < 0)
 		return -1;
-	if (!making && ++*looks > COMING_LOOKS)
-		return 1;
+	return over ? 1 : op_pause(op, COMING_LOOK, e);
+}
+
+/* Called when there is a VM that is not complete. 0: the server is still making it, look again. A
+ * task that was killed leaves its VM half made and locked. Without a stamp it may be anybody's, so
+ * moat leaves it alone. */
+static int half_made(struct pve_api *api, const struct op *op, const struct pve_removal *vm,
+	const char *lock, struct makers *makers, struct err *e)
+{
+	bool over;
+
+	if (have_ended(makers, api, op, vm->node, &over, e) < 0)
+		return -1;
+	if (over)
+		return err_set(e, ERR_BACKEND,
+			"the server has abandoned VM %u half made: it is locked (%s), and no task "
+			"works on it; if nobody needs it, on node %s: qm unlock %u && qm destroy "
+			"%u",
+			vm->vmid, lock, vm->node, vm->vmid, vm->vmid);
 	return op_pause(op, COMING_LOOK, e);
 }
 
 int pve_vm_await(
 	struct pve_api *api, const struct op *op, const struct pve_removal *vm, struct err *e)
 {
-	unsigned looks = 0;
+	auto_makers struct makers makers = {0};
 
 	for (;;) {
 		struct seen seen;
@@ -203,11 +246,11 @@ int pve_vm_await(
 		if (seen.what == LOOK_OURS && !seen.locked)
 			return 1;
 		if (seen.what != LOOK_GONE) {
-			if (op_pause(op, COMING_LOOK, e) < 0)
+			if (half_made(api, op, vm, seen.lock, &makers, e) < 0)
 				return -1;
 			continue;
 		}
-		rc = nothing_there(api, op, vm, &looks, e);
+		rc = nothing_there(api, op, vm, &makers, e);
 		if (rc != 0)
 			return rc < 0 ? -1 : 0;
 	}
@@ -216,8 +259,9 @@ int pve_vm_await(
 static int remove_vm(
 	struct pve_api *api, const struct op *op, const struct pve_removal *vm, struct err *e)
 {
+	auto_makers struct makers makers = {0};
 	double pause = TRY_AGAIN;
-	unsigned looks = 0, failed = 0;
+	unsigned failed = 0;
 	bool left = false;
 	struct err why;
 
@@ -227,28 +271,32 @@ static int remove_vm(
 
 		if (look_at(api, op, vm, &seen, e) < 0)
 			return err_wrap(e, "VM %u", vm->vmid);
-		if (seen.what == LOOK_NOT_OURS)
+		/* Ours was complete and had its stamp, so this is another one of the same number.
+		 */
+		if (seen.what == LOOK_NOT_OURS || (seen.what == LOOK_COMING && !vm->maybe_coming))
 			return 0;
 		if (seen.what == LOOK_GONE) {
-			rc = nothing_there(api, op, vm, &looks, e);
+			rc = nothing_there(api, op, vm, &makers, e);
 			if (rc != 0)
 				return rc < 0 ? -1 : 0;
 			continue;
 		}
-		if (seen.what == LOOK_OURS)
-			rc = stop_and_delete(api, op, vm, seen.is_protected, &left, e);
-		if (seen.what == LOOK_OURS && rc == 0)
+		if (seen.what == LOOK_COMING) {
+			op_progress(op, 0, 0, "VM %u is still being made", vm->vmid);
+			if (half_made(api, op, vm, seen.lock, &makers, e) < 0)
+				return -1;
+			continue;
+		}
+		rc = stop_and_delete(api, op, vm, seen.is_protected, &left, e);
+		if (rc == 0)
 			return left ? drop_disks(api, op, vm, e) : 0;
 		/* The VM may be locked by a task that still runs, or its storage may be busy:
 		 * that passes, so it is tried again. Not so if the server does not answer, or
 		 * forbids it; and anything else only a few times. */
-		if (rc < 0 && (e->kind == ERR_UNAVAILABLE || e->kind == ERR_PERMISSION ||
-				      (!pve_says_passing(e) && ++failed == FAILED_TRIES)))
+		if (e->kind == ERR_UNAVAILABLE || e->kind == ERR_PERMISSION ||
+			(!pve_says_passing(e) && ++failed == FAILED_TRIES))
 			return err_wrap(e, "VM %u", vm->vmid);
-		if (rc < 0)
-			why = *e;
-		else
-			err_set(&why, ERR_BUSY, "it is still being made");
+		why = *e;
 		op_progress(op, 0, 0, "VM %u: %.200s", vm->vmid, why.msg);
 		if (op_pause(op, pause, e) < 0) {
 			*e = why;
