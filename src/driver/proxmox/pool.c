@@ -332,6 +332,8 @@ static int choose_and_claim(struct pve_sandbox *b, const struct op *op,
 
 static void enter_instance(struct pve_sandbox *b, struct pve_inst *inst)
 {
+	pve_site_enter(inst->site);
+	b->entered = true;
 	auto_unlock struct lock *held = lock_take(&b->d->mu);
 
 	inst->state = PVE_INST_OK;

@@ -3,6 +3,7 @@
 #include "driver/proxmox/api/conn.h"
 #include "driver/proxmox/cleanup/cleaner.h"
 #include "driver/proxmox/cleanup/reclaim.h"
+#include "driver/proxmox/cleanup/rows.h"
 #include "driver/proxmox/cleanup/sweep.h"
 #include "driver/proxmox/doctor.h"
 #include "driver/proxmox/images/import.h"
@@ -183,70 +184,45 @@ static int fill_sandbox(
 
 /* ---- removing ---- */
 
-struct rows {
+struct removing {
 	struct pve_driver *d;
-	bool vms; /* true: VMs and templates; false: all else */
-	struct journal_entry *entries;
-	size_t n;
+	struct pve_rows rows;
 };
-
-static int keep_row(void *arg, const struct journal_entry *t, struct err *e)
-{
-	struct rows *r = arg;
-	struct journal_entry *more, *at;
-
-	if (pve_entry_is_vm(t) != r->vms)
-		return 0;
-	more = reallocarray(r->entries, r->n + 1, sizeof(*more));
-	if (!more)
-		return err_oom(e);
-	r->entries = more;
-	at = &r->entries[r->n];
-	*at = *t;
-	at->sandbox = strdup(t->sandbox);
-	at->kind = strdup(t->kind);
-	at->ref = strdup(t->ref);
-	at->state = strdup(t->state);
-	r->n++;
-	return at->sandbox && at->kind && at->ref && at->state ? 0 : err_oom(e);
-}
-
-static void free_rows(struct rows *r)
-{
-	for (size_t i = 0; i < r->n; i++) {
-		free((char *)r->entries[i].sandbox);
-		free((char *)r->entries[i].kind);
-		free((char *)r->entries[i].ref);
-		free((char *)r->entries[i].state);
-	}
-	free(r->entries);
-}
 
 static int remove_row(void *arg, size_t i, const struct op *op, struct err *e)
 {
-	struct rows *r = arg;
+	struct removing *r = arg;
 
-	if (pve_reclaim(&r->d->base, op, &r->entries[i], e) < 0)
+	if (pve_reclaim(&r->d->base, op, &r->rows.v[i], e) < 0)
 		return -1;
-	return journal_gone(r->d->env->journal, r->entries[i].row, e);
+	return journal_gone(r->d->env->journal, r->rows.v[i].row, e);
 }
 
-/* VMs first, several at once; then the networks and files that they used. */
+static int remove_some(struct pve_sandbox *b, bool vms, const struct op *op, struct err *e)
+{
+	struct removing r = {.d = b->d};
+	int rc = pve_rows_read(b->d->env->journal, b->id, vms, &r.rows, e);
+
+	if (rc == 0)
+		rc = pve_parallel(op, r.rows.n, remove_row, &r, e);
+	pve_rows_free(&r.rows);
+	return rc;
+}
+
+static void leave_site(struct pve_sandbox *b)
+{
+	if (b->entered)
+		pve_site_leave(b->site);
+	b->entered = false;
+}
+
+/* VMs first; then the networks and files that they used. */
 static int remove_entries(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
-	struct rows vms = {.d = b->d, .vms = true}, rest = {.d = b->d};
-	int rc = -1;
+	int rc = remove_some(b, true, op, e);
 
-	if (journal_each_entry(b->d->env->journal, b->id, keep_row, &vms, e) == 0 &&
-		pve_parallel(op, vms.n, remove_row, &vms, e) == 0 &&
-		journal_each_entry(b->d->env->journal, b->id, keep_row, &rest, e) == 0) {
-		rc = 0;
-		for (size_t i = 0; i < rest.n && rc == 0; i++)
-			rc = remove_row(&rest, i, op, e);
-	}
-	free_rows(&vms);
-	free_rows(&rest);
-	return rc;
+	leave_site(b);
+	return rc < 0 ? -1 : remove_some(b, false, op, e);
 }
 
 static int remove_sandbox(struct pve_sandbox *b, const struct op *op, struct err *e)

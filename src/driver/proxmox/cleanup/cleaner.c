@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "driver/proxmox/cleanup/reclaim.h"
+#include "driver/proxmox/cleanup/rows.h"
 #include "driver/proxmox/site/access.h"
 #include "driver/proxmox/site/entry.h"
 #include "driver/proxmox/site/sandbox.h"
+#include "driver/proxmox/vm/parallel.h"
 #include "util/json.h"
 #include "util/thread/lock.h"
 #include "util/system/log.h"
@@ -23,10 +25,11 @@
 
 struct pass {
 	struct pve_driver *d;
-	bool vms; /* true: VMs and templates; false: all else */
+	struct pve_rows rows; /* what is being removed */
+	json_t *asked;        /* object: by site, "" if it answers, else why not */
+	struct lock mu;       /* guards what follows */
 	unsigned left;
 	json_t *dirty; /* object: "site node" of what is left */
-	json_t *asked; /* object: by site, "" if it answers, else why not */
 };
 
 static void note_left(struct pass *p, const struct journal_entry *t, const struct err *why)
@@ -36,6 +39,7 @@ static void note_left(struct pass *p, const struct journal_entry *t, const struc
 	const char *node = json_string_value(json_object_get(ref, "node"));
 	char key[512];
 
+	auto_unlock struct lock *held = lock_take(&p->mu);
 	p->left++;
 	if (!at || !node)
 		return;
@@ -43,48 +47,73 @@ static void note_left(struct pass *p, const struct journal_entry *t, const struc
 	json_object_set_new(p->dirty, key, json_text(why->msg));
 }
 
-/* Whether the site of an entry answers; asked once in a pass, for waiting for one site would keep
- * the others waiting. */
-static int ask_site(
-	struct pass *p, const struct op *op, const struct journal_entry *t, struct err *e)
+/* Asks the site of an entry, unless that was done in this pass or its sandbox lives: waiting for
+ * one site would keep the others waiting. */
+static void ask_site(struct pass *p, const struct op *op, const struct journal_entry *t)
 {
 	auto_json json_t *ref = json_loads(t->ref, 0, NULL);
-	const char *at = json_string_value(json_object_get(ref, "at")), *why;
+	const char *at = json_string_value(json_object_get(ref, "at"));
 	struct pve_site *site;
+	struct err e;
+	bool answers;
 
-	if (!at)
-		return 0;
-	if (!json_object_get(p->asked, at)) {
-		bool answers = pve_access_site(p->d, at, &site, e) == 0 &&
-			       pve_do(pve_site_api(site), op, "GET", NULL, PVE_BRIEF, NULL, e,
-				       "/version") == 0;
-
-		json_object_set_new(p->asked, at, json_text(answers ? "" : e->msg));
-	}
-	why = json_string_value(json_object_get(p->asked, at));
-	return why && *why ? err_set(e, ERR_UNAVAILABLE, "%s", why) : 0;
+	if (!at || json_object_get(p->asked, at) || pve_sandbox_lives(p->d, t->sandbox))
+		return;
+	answers = pve_access_site(p->d, at, &site, &e) == 0 &&
+		  pve_do(pve_site_api(site), op, "GET", NULL, PVE_BRIEF, NULL, &e, "/version") == 0;
+	json_object_set_new(p->asked, at, json_text(answers ? "" : e.msg));
 }
 
-static int clean_entry(void *arg, const struct journal_entry *t, struct err *e)
+/* Fails if the site of an entry does not answer. 1: it was not asked, since the sandbox lived a
+ * moment ago; the next pass asks it. */
+static int check_site(struct pass *p, const struct journal_entry *t, struct err *e)
+{
+	auto_json json_t *ref = json_loads(t->ref, 0, NULL);
+	const char *at = json_string_value(json_object_get(ref, "at"));
+	const char *why = at ? json_string_value(json_object_get(p->asked, at)) : "";
+
+	if (!why)
+		return 1;
+	return *why ? err_set(e, ERR_UNAVAILABLE, "%s", why) : 0;
+}
+
+static int clean_entry(
+	struct pass *p, const struct journal_entry *t, const struct op *op, struct err *e)
+{
+	struct op part = op_within(op, ENTRY_SECONDS);
+	struct err ignored;
+	int rc = check_site(p, t, e);
+
+	if (rc != 0) {
+		auto_unlock struct lock *held = lock_take(&p->mu);
+		p->left += rc > 0;
+		return rc < 0 ? -1 : 0;
+	}
+	if (pve_reclaim(&p->d->base, &part, t, e) < 0 ||
+		journal_gone(p->d->env->journal, t->row, e) < 0)
+		return -1;
+	log_msg(op, LOG_INFO, "reclaimed %s of sandbox %s", t->kind, t->sandbox);
+	/* It stays until the daemon starts again: that costs nothing. */
+	if (journal_sandbox_remove_if_empty(p->d->env->journal, t->sandbox, &ignored) < 0)
+		log_err(op, LOG_ERROR, &ignored, "cleaning");
+	return 0;
+}
+
+static int clean_row(void *arg, size_t i, const struct op *op, struct err *e)
 {
 	struct pass *p = arg;
-	struct op op = op_within(&p->d->cleaner_op, ENTRY_SECONDS);
+	const struct journal_entry *t = &p->rows.v[i];
 	struct err why;
 
-	if (strcmp(t->driver, PVE_NAME) != 0 || pve_entry_is_vm(t) != p->vms ||
-		pve_sandbox_lives(p->d, t->sandbox))
+	if (pve_sandbox_lives(p->d, t->sandbox))
 		return 0;
-	if (op_cancelled(&p->d->cleaner_op))
+	if (op_cancelled(op))
 		return err_set(e, ERR_CANCELLED, "cancelled");
-	if (ask_site(p, &op, t, &why) < 0 || pve_reclaim(&p->d->base, &op, t, &why) < 0 ||
-		journal_gone(p->d->env->journal, t->row, &why) < 0) {
-		log_err(&p->d->cleaner_op, LOG_WARN, &why, "%s of sandbox %s is still there",
-			t->kind, t->sandbox);
+	if (clean_entry(p, t, op, &why) < 0) {
+		log_err(op, LOG_WARN, &why, "%s of sandbox %s is still there", t->kind, t->sandbox);
 		note_left(p, t, &why);
-		return 0;
 	}
-	log_msg(&p->d->cleaner_op, LOG_INFO, "reclaimed %s of sandbox %s", t->kind, t->sandbox);
-	return journal_sandbox_remove_if_empty(p->d->env->journal, t->sandbox, e);
+	return 0;
 }
 
 /* Instances on which something is left are set aside; those on which nothing is left any more
@@ -108,13 +137,20 @@ static void judge(struct pve_driver *d, const json_t *dirty)
 	}
 }
 
+/* Removes several at once: so networks share an apply. */
 static void clean_some(struct pass *p, bool vms)
 {
+	auto_pve_rows struct pve_rows rows = {0};
 	struct err e;
 
-	p->vms = vms;
-	if (journal_each_entry(p->d->env->journal, NULL, clean_entry, p, &e) < 0 &&
-		e.kind != ERR_CANCELLED)
+	if (pve_rows_read(p->d->env->journal, NULL, vms, &rows, &e) == 0) {
+		p->rows = rows;
+		for (size_t i = 0; i < rows.n; i++)
+			ask_site(p, &p->d->cleaner_op, &rows.v[i]);
+		if (pve_parallel(&p->d->cleaner_op, rows.n, clean_row, p, &e) == 0)
+			return;
+	}
+	if (e.kind != ERR_CANCELLED)
 		log_err(&p->d->cleaner_op, LOG_ERROR, &e, "cleaning");
 }
 
@@ -125,9 +161,11 @@ static unsigned clean_once(struct pve_driver *d)
 	struct pass p = {.d = d, .dirty = dirty, .asked = asked};
 	struct err e;
 
+	lock_init(&p.mu, "pass.mu", LOCK_LEAF);
 	/* VMs first: networks and files cannot be removed while VMs use them. */
 	clean_some(&p, true);
 	clean_some(&p, false);
+	lock_done(&p.mu);
 	if (op_cancelled(&d->cleaner_op))
 		return 0;
 	judge(d, dirty);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/network/apply.h"
 #include "driver/proxmox/network/names.h"
 #include "driver/proxmox/network/ranges.h"
 #include "driver/proxmox/network/sdn.h"
@@ -162,17 +163,23 @@ static int find_dns(struct pve_sandbox *b, const struct op *op, struct err *e)
 int pve_net_make(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
 	enum spec_net_mode mode = b->spec->networks.mode;
+	auto_pve_change struct pve_change change = {0};
+	uint64_t number;
 
 	if (mode == SPEC_NET_NONE || mode == SPEC_NET_EXISTING || !pve_uses_networks(b->spec))
 		return 0;
 	op_progress(op, 0, 0, "making networks");
-	if (list_vnets(b, e) < 0 || pve_ranges_choose(b, op, e) < 0 || find_dns(b, op, e) < 0 ||
-		make_named_zone(b, op, e) < 0)
+	if (list_vnets(b, e) < 0 || pve_ranges_choose(b, op, e) < 0 || find_dns(b, op, e) < 0)
+		return err_wrap(e, "networks");
+	pve_change_begin(&change, b->site);
+	if (make_named_zone(b, op, e) < 0)
 		return err_wrap(e, "networks");
 	for (size_t i = 0; i < b->n_vnets; i++)
 		if (make_vnet(b, op, &b->vnets[i], e) < 0)
 			return err_wrap(e, "network %s", b->vnets[i].spec->alias);
-	return pve_sdn_make(b, op, e);
+	number = pve_apply_want(b->site);
+	pve_change_end(&change);
+	return pve_sdn_make(b, op, number, e);
 }
 
 /* ---- using ---- */

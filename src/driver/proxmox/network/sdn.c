@@ -1,5 +1,3 @@
-/* An apply concerns the whole cluster and takes seconds. So threads that have changes at the same
- * time share one apply. */
 #include "driver/proxmox/network/sdn.h"
 
 #include <stdio.h>
@@ -7,6 +5,7 @@
 
 #include "driver/proxmox/api/task.h"
 #include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/network/apply.h"
 #include "util/json.h"
 #include "util/str.h"
 #include "util/thread/lock.h"
@@ -14,51 +13,6 @@
 #define PENDING_SECONDS 60.0
 #define PENDING_LOOK    0.5
 enum { APPLY_TRIES = 3, QUIET_LOOKS = 3, STATUS_MAX = 33 };
-
-/* ---- applying ---- */
-
-static uint64_t want_apply(struct pve_site *s)
-{
-	auto_unlock struct lock *held = lock_take(&s->mu);
-
-	return ++s->sdn_wanted;
-}
-
-static bool is_applied(struct pve_site *s, uint64_t mine, uint64_t *ret_all)
-{
-	auto_unlock struct lock *held = lock_take(&s->mu);
-
-	*ret_all = s->sdn_wanted;
-	return s->sdn_applied >= mine;
-}
-
-/* The caller has the turn. Another thread, which had it before, may have applied our changes
- * too: then nothing is left to do. */
-static int apply_in_turn(struct pve_site *s, const struct op *op, uint64_t mine, struct err *e)
-{
-	uint64_t all;
-
-	if (is_applied(s, mine, &all))
-		return 0;
-	if (pve_run(pve_site_api(s), op, "PUT", NULL, PVE_STUBBORN | PVE_PATIENT, e,
-		    "/cluster/sdn") < 0)
-		return err_wrap(e, "applying the network changes");
-	auto_unlock struct lock *mu = lock_take(&s->mu);
-	if (s->sdn_applied < all)
-		s->sdn_applied = all;
-	return 0;
-}
-
-static int apply(struct pve_site *s, const struct op *op, struct err *e)
-{
-	uint64_t mine = want_apply(s);
-	auto_turn struct turn *held = NULL;
-
-	if (turn_take_saying(&s->applying, op, "networks to be applied", e) < 0)
-		return -1;
-	held = &s->applying;
-	return apply_in_turn(s, op, mine, e);
-}
 
 /* ---- checking what the node has applied ---- */
 
@@ -95,7 +49,7 @@ static int apply_and_look(struct pve_sandbox *b, const struct op *op, uint64_t m
 	if (turn_take_saying(&b->site->applying, op, "networks to be applied", e) < 0)
 		return -1;
 	held = &b->site->applying;
-	if (mine && apply_in_turn(b->site, op, mine, e) < 0)
+	if (mine && pve_apply_in_turn(b->site, op, mine, e) < 0)
 		return -1;
 	return zone_status(b, op, ret, e);
 }
@@ -168,14 +122,14 @@ static void read_reload(struct pve_sandbox *b, const struct op *op, char *ret, s
 	pve_task_log(b->api, op, upid, exit, ret, size);
 }
 
-int pve_sdn_make(struct pve_sandbox *b, const struct op *op, struct err *e)
+int pve_sdn_make(struct pve_sandbox *b, const struct op *op, uint64_t number, struct err *e)
 {
 	char status[STATUS_MAX], why[700];
 
 	op_progress(op, 0, 0, "applying networks");
 	/* The task of an apply ends with OK even if the node did not take over the zone. */
 	for (int i = 1;; i++) {
-		if (apply_and_look(b, op, want_apply(b->site), status, e) < 0 ||
+		if (apply_and_look(b, op, number, status, e) < 0 ||
 			wait_for_node(b, op, status, e) < 0)
 			return -1;
 		if (strcmp(status, "available") == 0)
@@ -184,6 +138,7 @@ int pve_sdn_make(struct pve_sandbox *b, const struct op *op, struct err *e)
 		if (i == APPLY_TRIES)
 			break;
 		op_progress(op, 0, 0, "applying networks again%s", why);
+		number = pve_apply_want(b->site);
 	}
 	return err_set(e, ERR_BACKEND,
 		"node %s did not take over the network zone %s, which is \"%s\" there%s",
@@ -294,7 +249,7 @@ static int apply_if_running(
 		const char *name = json_string_value(json_object_get(z, "zone"));
 
 		if (name && strcmp(name, zone) == 0)
-			return apply(site, op, e);
+			return pve_apply_later(site, op, pve_apply_want(site), e);
 	}
 	return 0;
 }
@@ -304,6 +259,8 @@ int pve_sdn_remove_zone(struct pve_site *site, const struct op *op, const char *
 {
 	struct pve_api *api = pve_site_api(site);
 	auto_json json_t *vnets = NULL, *there = NULL;
+	auto_pve_change struct pve_change change = {0};
+	uint64_t number;
 	const json_t *v;
 	size_t i;
 	int ours;
@@ -316,6 +273,7 @@ int pve_sdn_remove_zone(struct pve_site *site, const struct op *op, const char *
 	ours = is_ours(vnets, zone, stamp, e);
 	if (ours <= 0)
 		return ours;
+	pve_change_begin(&change, site);
 	if (remove_addresses(api, op, zone, e) < 0)
 		return -1;
 	json_array_foreach(vnets, i, v) {
@@ -329,5 +287,7 @@ int pve_sdn_remove_zone(struct pve_site *site, const struct op *op, const char *
 			0 &&
 		!gone(e))
 		return err_wrap(e, "zone %s", zone);
-	return apply(site, op, e);
+	number = pve_apply_want(site);
+	pve_change_end(&change);
+	return pve_apply_later(site, op, number, e);
 }

@@ -51,6 +51,7 @@ struct pve_sandbox {
 	char *dns;         /* the node's own server, for networks with egress; NULL: none */
 	uint64_t ram_mb;
 	bool promised;   /* ram_mb is part of pve_inst.promised_mb */
+	bool entered;    /* it is one of pve_site.sandboxes */
 	bool firewalled; /* the server's firewall is on: it keeps our networks apart */
 
 	/* networks */

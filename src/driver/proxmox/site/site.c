@@ -22,6 +22,8 @@ void pve_site_free(struct pve_site *s)
 	json_decref(s->access);
 	json_decref(s->cache);
 	turn_done(&s->applying);
+	slots_done(&s->starting);
+	bell_done(&s->sdn_bell);
 	turn_done(&s->naming);
 	turn_done(&s->building);
 	lock_done(&s->mu);
@@ -40,6 +42,8 @@ int pve_site_new(const char *key, const char *host, int port, struct pve_site **
 	lock_init(&s->mu, "pve_site.mu", LOCK_LEAF);
 	s->cache = json_object();
 	turn_init(&s->applying);
+	slots_init(&s->starting);
+	bell_init(&s->sdn_bell);
 	turn_init(&s->naming);
 	turn_init(&s->building);
 	if (str_dup(key, &s->key, e) < 0 ||
@@ -70,6 +74,22 @@ void pve_site_hurry(struct pve_site *s)
 	for (unsigned i = 0; i < s->n_old; i++)
 		pve_api_hurry(s->old_apis[i]);
 	pve_api_hurry(pve_site_api(s));
+}
+
+void pve_site_enter(struct pve_site *s)
+{
+	auto_unlock struct lock *held = lock_take(&s->mu);
+
+	s->sandboxes++;
+}
+
+void pve_site_leave(struct pve_site *s)
+{
+	{
+		auto_unlock struct lock *held = lock_take(&s->mu);
+		s->sandboxes--;
+	}
+	bell_ring(&s->sdn_bell);
 }
 
 struct pve_api *pve_site_api(struct pve_site *s)

@@ -13,6 +13,7 @@
 #include "driver/proxmox/api/api.h"
 #include "spec/net-addr.h"
 #include "util/thread/lock.h"
+#include "util/thread/bell.h"
 #include "util/thread/turn.h"
 
 /* What a sandbox of ours has on a site, so that no other sandbox can have it there. */
@@ -30,13 +31,17 @@ struct pve_site {
 	struct pve_api *api;
 	struct pve_api *old_apis[8]; /* with earlier passwords; sandboxes may still use them */
 	unsigned n_old;
-	json_t *access;       /* as the client sent it, with secrets: for access.c only */
-	struct turn applying; /* one thread at a time applies SDN changes */
-	struct turn naming;   /* one thread at a time chooses a zone's name */
-	struct turn building; /* one thread at a time makes a template */
+	json_t *access;        /* as the client sent it, with secrets: for access.c only */
+	struct turn applying;  /* one thread at a time applies SDN changes */
+	struct slots starting; /* VMs that are starting, or an apply */
+	struct bell sdn_bell;  /* rung when what network/apply.c counts has changed */
+	struct turn naming;    /* one thread at a time chooses a zone's name */
+	struct turn building;  /* one thread at a time makes a template */
 
 	struct lock mu;
 	uint64_t sdn_wanted, sdn_applied;
+	unsigned sdn_changing; /* threads that make changes which need an apply */
+	unsigned sandboxes;    /* those whose networks are not being removed */
 	struct pve_range *ranges;
 	unsigned ids[64]; /* vmids that are being used for a new VM; 0: free slot */
 	json_t *cache;    /* path to what GET answered: {"at": ns, "data": ...} */
@@ -66,6 +71,10 @@ struct pve_inst {
 int pve_site_new(const char *key, const char *host, int port, struct pve_site **ret, struct err *e);
 void pve_site_free(struct pve_site *s); /* NULL is fine */
 void pve_inst_free(struct pve_inst *i);
+
+/* A sandbox comes to the site; its networks are about to be removed. */
+void pve_site_enter(struct pve_site *s);
+void pve_site_leave(struct pve_site *s);
 
 /* How to reach it now; stays valid for as long as the driver is open. */
 struct pve_api *pve_site_api(struct pve_site *s);

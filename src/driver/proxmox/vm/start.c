@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "driver/proxmox/api/wording.h"
+#include "driver/proxmox/network/apply.h"
 #include "driver/proxmox/vm/id.h"
 #include "util/json.h"
 
@@ -65,19 +66,25 @@ static bool met_an_apply(struct pve_sandbox *b, const struct op *op, unsigned vm
 	return ended + AFTER_APPLY >= started;
 }
 
-/* alone: no other sandbox of ours applies its networks meanwhile; another client of the server
- * may. */
+/* Our own applies wait meanwhile. alone: and so do other VMs that start, since another client of
+ * the server may be applying networks. */
 static int try_once(struct pve_sandbox *b, const struct op *op, const struct pve_vm_call *call,
 	bool alone, struct err *e)
 {
 	auto_turn struct turn *held = NULL;
+	int rc;
 
 	if (alone) {
 		if (turn_take_saying(&b->site->applying, op, "networks to be applied", e) < 0)
 			return -1;
 		held = &b->site->applying;
+		return pve_run_in_turn(b, op, call, e);
 	}
-	return pve_run_in_turn(b, op, call, e);
+	if (pve_start_enter(b->site, op, e) < 0)
+		return -1;
+	rc = pve_run_in_turn(b, op, call, e);
+	pve_start_leave(b->site);
+	return rc;
 }
 
 int pve_switch_on(struct pve_sandbox *b, const struct op *op, unsigned vmid, const char *path,
