@@ -13,6 +13,10 @@
 #include "util/system/io.h"
 
 #define DEFAULT_SPEC "moat.yaml"
+#define BLANK        "blank" /* the image of an empty disk, for installers */
+#define BLANK_GB     20
+
+static const char *const only_images[] = {"ram", "vcpus", "disk-gb", "cdrom"};
 
 static bool looks_like_file(const char *s)
 {
@@ -47,7 +51,6 @@ static int read_stdin(char **ret, size_t *ret_len, struct err *e)
 
 static int spec_from_file(struct cli *cli, const char *path, json_t **ret, struct err *e)
 {
-	static const char *const only_images[] = {"ram", "vcpus"};
 	auto_free char *text = NULL;
 	size_t len = 0;
 	int failed;
@@ -95,7 +98,6 @@ static bool is_vagrant_dir(const char *path)
  * another working directory. */
 static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret, struct err *e)
 {
-	static const char *const only_images[] = {"ram", "vcpus"};
 	auto_free char *full = realpath(path, NULL);
 
 	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
@@ -108,22 +110,53 @@ static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret
 		is_vagrant_dir(path) ? "vagrant_dir" : "vagrantfile", full);
 }
 
+static int set_number(json_t *vm, const char *member, uint64_t value, struct err *e)
+{
+	if (value && json_object_set_new(vm, member, json_integer((json_int_t)value)) < 0)
+		return err_oom(e);
+	return 0;
+}
+
+/* Adds a CD and, where the disk is empty, what an installer needs. Sends an absolute path: the
+ * daemon has another working directory. */
+static int add_cdrom(struct cli *cli, json_t *vm, bool blank, struct err *e)
+{
+	const char *file = args_get(cli->args, "cdrom");
+	auto_free char *full = realpath(file, NULL);
+
+	if (!full)
+		return err_sys(e, errno, "%s", file);
+	if (json_object_set_new(vm, "cdrom", json_string(full)) < 0)
+		return args_fail(e, "--cdrom: not UTF-8");
+	if (blank && (json_object_set_new(vm, "warm", json_false()) < 0 ||
+			     json_object_set_new(vm, "vga", json_string("std")) < 0 ||
+			     json_object_set_new(vm, "tablet", json_true()) < 0))
+		return err_oom(e);
+	return 0;
+}
+
 static int spec_from_image(struct cli *cli, const char *image, json_t **ret, struct err *e)
 {
-	uint64_t ram = 0, vcpus = 0;
-	json_t *vm;
+	bool blank = strcmp(image, BLANK) == 0;
+	uint64_t ram = 0, vcpus = 0, disk = blank ? BLANK_GB : 0;
+	auto_json json_t *vm = NULL;
 
 	if (args_megabytes(cli->args, "ram", 1u << 22, &ram, e) < 0 ||
 		args_number(cli->args, "vcpus", 512, &vcpus, e) < 0)
 		return -1;
+	/* `run` has neither of these. */
+	if (args_has(cli->args, "disk-gb") &&
+		args_number(cli->args, "disk-gb", 65536, &disk, e) < 0)
+		return -1;
 	vm = json_pack("{s:s, s:{s:s}}", "name", "default", "source", "image", image);
 	if (!vm)
 		return args_fail(e, "the image's name is not UTF-8");
-	if (ram)
-		json_object_set_new(vm, "ram_mb", json_integer((json_int_t)ram));
-	if (vcpus)
-		json_object_set_new(vm, "vcpus", json_integer((json_int_t)vcpus));
-	return json_make(ret, e, "{s:[o]}", "vms", vm);
+	if (set_number(vm, "ram_mb", ram, e) < 0 || set_number(vm, "vcpus", vcpus, e) < 0 ||
+		set_number(vm, "disk_gb", disk, e) < 0)
+		return -1;
+	if (args_has(cli->args, "cdrom") && add_cdrom(cli, vm, blank, e) < 0)
+		return -1;
+	return json_make(ret, e, "{s:[O]}", "vms", vm);
 }
 
 int choose_spec(struct cli *cli, json_t **ret, struct err *e)
@@ -141,6 +174,8 @@ int choose_spec(struct cli *cli, json_t **ret, struct err *e)
 		return spec_from_file(cli, operand, ret, e);
 	if (operand)
 		return spec_from_image(cli, operand, ret, e);
+	if (args_has(cli->args, "cdrom"))
+		return spec_from_image(cli, BLANK, ret, e);
 	if (path_exists(DEFAULT_SPEC))
 		return spec_from_file(cli, DEFAULT_SPEC, ret, e);
 	return args_fail(e,

@@ -4,5 +4,7 @@
 
 #include "cli/cli.h"
 
-/* Makes a spec of the operand (a file or an image), --image, --ram and --vcpus. */
+/* Makes a spec of the operand (a file or an image), --image, --ram and --vcpus; and of --disk-gb
+ * and
+ * --cdrom, if the verb has them. */
 int choose_spec(struct cli *cli, json_t **ret, struct err *e);

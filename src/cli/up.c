@@ -1,5 +1,7 @@
 #include "cli/up.h"
 
+#include <string.h>
+
 #include "cli/client/access.h"
 #include "util/auto.h"
 
@@ -16,14 +18,15 @@ static const char *image_of(const json_t *vm)
 	return name;
 }
 
-static int build_missing(struct cli *cli, const json_t *spec, struct err *e)
+/* all: not only the empty disk, which takes no time and needs nothing. */
+static int build_missing(struct cli *cli, const json_t *spec, bool all, struct err *e)
 {
 	const json_t *vms = json_object_get(spec, "vms");
 
 	for (size_t i = 0; i < json_array_size(vms); i++) {
 		const char *image = image_of(json_array_get(vms, i));
 
-		if (!image)
+		if (!image || (!all && strcmp(image, "blank") != 0))
 			continue;
 		if (cli_request(
 			    cli, "image.inspect", json_pack("{s:s}", "image", image), NULL, e) == 0)
@@ -81,7 +84,7 @@ int up_make(struct cli *cli, json_t *spec, double timeout, json_t **ret, struct 
 
 	if (up_args(cli, spec, &args, e) < 0)
 		return -1;
-	if (args_has(cli->args, "build") && build_missing(cli, spec, e) < 0)
+	if (build_missing(cli, spec, args_has(cli->args, "build"), e) < 0)
 		return -1;
 	call.args = args;
 	if (cli_call(cli, &call, ret, e) < 0)

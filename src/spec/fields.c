@@ -419,6 +419,10 @@ static const struct shape vm_shape = {
 			.help = "Virtual processors."},
 		{"disk_gb", FIELD_WHOLE, AT(vm_spec, disk_gb), .min = 1, .max = 65536,
 			.help = "Grow the disk to this many GiB. Absent: as large as the image."},
+		{"cdrom", FIELD_TEXT, AT(vm_spec, cdrom), .min = 2, .max = 4000,
+			.text = &path_text,
+			.help = "A CD: an ISO image on the daemon's machine. The VM boots from it "
+				"if its disk is empty, and nobody waits until it answers."},
 		{"nics", LIST_AT(vm_spec, nics), .given_at = offsetof(struct vm_spec, nics_given),
 			.max = SPEC_NICS_MAX, PART_ITEM(nic_shape),
 			.help = "Absent or null: one NIC on the first network (with a template: "

@@ -189,7 +189,8 @@ struct vm_spec {
 	enum spec_nic nic_controller;
 	enum spec_os os_type;
 	enum spec_vga vga;
-	char *cpu; /* NULL: the driver's choice */
+	char *cpu;   /* NULL: the driver's choice */
+	char *cdrom; /* an ISO image: absolute path on the daemon's machine; NULL: none */
 	struct depends_spec *depends_on;
 	size_t n_depends_on;
 	struct healthcheck_spec *healthcheck; /* NULL: none, or the container image's own */

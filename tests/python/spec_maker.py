@@ -20,6 +20,7 @@ TEXTS = {
     "aliases": ["vm_1", "www.example.org"],
     "built_in": [],  # the schema lists them
     "capture": ["/tmp/{id}.pcap"],
+    "cdrom": ["/bin/sh"],  # any file that can be read
     "command": ["-c", "exit 0\n", ""],
     "context": ["/srv/evals"],
     "cidr": ["10.0.0.0/24"],
@@ -220,6 +221,7 @@ class SpecMaker:
         vm.pop("ready_port", None)  # which NICs get an address is too long a story
         if driver == "proxmox":
             vm.pop("files", None)
+            vm.pop("cdrom", None)
             return
         if str(vm.get("os_type")).startswith("w"):
             vm.pop("files", None)
@@ -313,11 +315,11 @@ class SpecMaker:
 
 def comparable(spec: Spec) -> bool:
     """Whether it means the same in Python, where a few members do more than in a file."""
-    vms = spec.get("vms")
-    sources = (
-        [vm.get("source") for vm in vms if isinstance(vm, dict)] if isinstance(vms, list) else []
-    )
+    given = spec.get("vms")
+    vms = [vm for vm in given if isinstance(vm, dict)] if isinstance(given, list) else []
+    sources = [vm.get("source") for vm in vms]
     paths = [source.get("ova") for source in sources if isinstance(source, dict)]
+    paths += [vm.get("cdrom") for vm in vms]
     return (
         "vms" in spec  # Python has a default
         and spec.get("driver") != "vagrant"  # Python has a provider of its own

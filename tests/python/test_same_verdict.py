@@ -207,6 +207,7 @@ def golden() -> list[str]:
         "valid-vagrant.yaml",
         "bad-no-vms.yaml",
         "bad-source-ova.yaml",
+        "bad-cdrom.yaml",
         "bad-dockerfile-context.yaml",
         "bad-service-bind.yaml",
     }

@@ -303,6 +303,7 @@ class VmConfig(SpecModel):
         name: its host name, and its name in `sandbox(NAME)`. The first VM with `is_sandbox` is
             "default" if it has none.
         disk_gb: grow the disk to this size; as large as the image if left out.
+        cdrom: the path of an ISO image on this machine, as a CD (local VMs only).
         nics: its NICs. None: one, in the first network. Empty: none at all.
         is_sandbox: whether commands can be run in it. Needs the guest agent in the image.
         ram_mb: memory in MiB; 2048 if left out, and 512 for container images.
@@ -323,6 +324,7 @@ class VmConfig(SpecModel):
     ram_mb: Whole | None = None
     vcpus: Whole = 2
     disk_gb: Whole | None = None
+    cdrom: Path | None = None
     nics: tuple[VmNic, ...] | None = None
     is_sandbox: Flag = True
     uefi_boot: Flag = False
@@ -513,6 +515,8 @@ def _vm_below(vm: VmConfig, directory: Path) -> VmConfig:
     if dockerfile := vm.source.dockerfile:
         built = dockerfile.model_copy(update={"context": directory / dockerfile.context})
         changed["source"] = vm.source.model_copy(update={"dockerfile": built})
+    if vm.cdrom:
+        changed["cdrom"] = directory / vm.cdrom
     if vm.service:
         binds = tuple(
             bind.model_copy(update={"host": directory / bind.host}) for bind in vm.service.binds
@@ -559,6 +563,8 @@ def with_absolute_paths(spec: dict[str, Any], locate: Locate) -> dict[str, Any]:
             vm["source"]["ova"] = locate(vm["source"]["ova"])
         if dockerfile := vm["source"].get("dockerfile"):
             dockerfile["context"] = locate(dockerfile["context"])
+        if vm.get("cdrom"):
+            vm["cdrom"] = locate(vm["cdrom"])
         for bind in (vm.get("service") or {}).get("binds", ()):
             bind["host"] = locate(bind["host"])
     return spec

@@ -55,6 +55,8 @@ static int cmd_up_run(struct cli *cli, struct err *e)
 static const struct opt up_opts[] = {
 	{0, "image", "NAME", "one VM of this image, whatever its name looks like"},
 	UP_OPTS,
+	{0, "disk-gb", "N", "the size of that VM's disk"},
+	{0, "cdrom", "FILE", "a CD in that VM, an ISO image; without an image: and an empty disk"},
 	{0, "timeout", "SECONDS", "give up, and leave nothing, after so long"},
 	{0, "check", NULL, "check the spec and make nothing"},
 	{'a', "attach", NULL, "stay, and remove the sandbox when this command ends"},
@@ -81,6 +83,7 @@ const struct cmd cmd_up = {
 		"  id=$(moat up --ram 512 tiny)         its id, for a script\n"
 		"  moat up lab.yaml --label user=kim    several VMs and networks\n"
 		"  moat up --check lab.yaml             is the spec right?\n"
+		"  moat up --cdrom install.iso          an empty disk of 20 GiB, and an installer\n"
 		"  moat up ./Vagrantfile                the machines of a Vagrantfile\n"
 		"  moat up ./lab/                       those of lab/Vagrantfile, and its files",
 	.opts = up_opts,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver/qemu/vm/files.h"
@@ -57,6 +58,18 @@ static int check_files(const struct driver_env *env, const struct vm_spec *vm, b
 		return spec_err(e, SPEC_PLACE("vms[%zu].files", i),
 			"they are put onto the disk by a VM of the image \"" FILES_HELPER
 			"\", which is not there; build it: moat image build " FILES_HELPER);
+	return 0;
+}
+
+static int check_cdrom(const char *path, size_t i, struct err *e)
+{
+	const char *place = SPEC_PLACE("vms[%zu].cdrom", i);
+	struct stat st;
+
+	if (access(path, R_OK) < 0 || stat(path, &st) < 0)
+		return spec_err(e, place, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return spec_err(e, place, "%s is not a file", path);
 	return 0;
 }
 
@@ -126,6 +139,8 @@ static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].firewall", i),
 			"the Proxmox firewall is not here; local sandboxes are isolated without "
 			"it");
+	if (vm->cdrom && check_cdrom(vm->cdrom, i, e) < 0)
+		return -1;
 	if (vm->source.kind == SPEC_SOURCE_OVA) {
 		if (access(vm->source.ova, R_OK) < 0)
 			return spec_err(e, SPEC_PLACE("vms[%zu].source.ova", i), "%s: %s",

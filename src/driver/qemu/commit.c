@@ -135,7 +135,8 @@ static bool copy_frozen(struct commit *c, const struct op *op, const char *dir, 
 	struct guest *g;
 	struct err why;
 
-	if (!c->vm->spec->is_sandbox && strcmp(links_name(&c->vm->links), "runner") != 0)
+	if ((!c->vm->spec->is_sandbox || c->vm->spec->cdrom) &&
+		strcmp(links_name(&c->vm->links), "runner") != 0)
 		return false;
 	op_progress(op, 0, 0, "freezing the file systems of %s", c->vm->spec->name);
 	if (links_take(&c->vm->links, &soon, &g, &why) < 0)

@@ -208,10 +208,11 @@ static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *
 }
 
 /* A VM that neither commands nor a healthcheck enter needs no identity. What is known of it is what
- * can be seen from outside. */
+ * can be seen from outside. An installer on a CD has nothing that would answer; what it installs
+ * may have, hours later. */
 static bool is_looked_into(const struct qemu_vm *vm)
 {
-	return vm->spec->is_sandbox || vm->spec->healthcheck;
+	return (vm->spec->is_sandbox && !vm->spec->cdrom) || vm->spec->healthcheck;
 }
 
 /* Gives the VM its identity, once. */

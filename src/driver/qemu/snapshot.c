@@ -273,7 +273,7 @@ static int refresh(struct qemu_vm *vm, const struct op *op, struct err *e)
 	struct guest *g;
 	int rc = 0;
 
-	if (!vm->spec->is_sandbox)
+	if (!vm->spec->is_sandbox || vm->spec->cdrom)
 		return 0;
 	if (links_take(&vm->links, &boot, &g, e) < 0)
 		return -1;

@@ -86,7 +86,8 @@ static int check_vms(const struct sandbox_spec *spec, struct err *e)
 			{vm->n_nics > 0, "nics"}, {vm->disk_gb > 0, "disk_gb"}, {vm->cpu, "cpu"},
 			{vm->healthcheck || vm->no_healthcheck, "healthcheck"},
 			{vm->ready_port > 0, "ready_port"}, {vm->n_depends_on > 0, "depends_on"},
-			{vm->cloud_init, "cloud_init"}, {vm->n_files > 0, "files"},
+			{vm->cdrom, "cdrom"}, {vm->cloud_init, "cloud_init"},
+			{vm->n_files > 0, "files"},
 			{vm->await_before_next_vm, "await_before_next_vm"}};
 
 		for (unsigned k = 0; k < ARRAY_LEN(refused); k++)

@@ -147,7 +147,9 @@ static const char *other_format(struct bytes h)
 		{0, "BZh", 3, "bzip2: unpack it first"},
 		{0, "PK\x03\x04", 4, "zip: unpack it first"},
 		{0, "7z\xbc\xaf\x27\x1c", 6, "7z: unpack it first"},
-		{0x8001, "CD001", 5, "iso (an installation medium, not an installed disk)"},
+		{0x8001, "CD001", 5,
+			"iso (an installation medium, not an installed disk): moat up --cdrom "
+			"FILE"},
 	};
 
 	for (unsigned i = 0; i < ARRAY_LEN(known); i++)

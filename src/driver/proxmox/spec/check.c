@@ -43,6 +43,10 @@ static int check_vm(const struct vm_spec *vm, size_t i, struct err *e)
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].ready_port", i),
 			"moat reaches the networks of local sandboxes only; a healthcheck serves "
 			"where the VM has the guest agent");
+	if (vm->cdrom)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].cdrom", i),
+			"only local VMs of the qemu driver have it; put the ISO image into a "
+			"template on the server");
 	if (vm->n_files)
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].files", i),
 			"the server's disks are out of moat's reach before a VM boots; cloud_init "

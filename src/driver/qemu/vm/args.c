@@ -44,13 +44,14 @@ static void add_memory(const struct qemu_plan *p, struct strv *a)
 			p->vm->ram_mb, QEMU_FD_RAM, p->ram == QEMU_RAM_SHARED ? "on" : "off");
 }
 
-/* The new board's SATA controller has nothing on it: it would only be one more device to attack and
- * to start. A user's own arguments may put something there, so then it stays. */
+/* The new board's SATA controller has nothing on it but a CD: otherwise it would only be one more
+ * device to attack and to start. A user's own arguments may put something there, so then it stays.
+ */
 static const char *board_of(const struct vm_spec *vm)
 {
 	if (old_machine(vm))
 		return "pc";
-	return json_object_get(vm->native, "args") ? "q35" : "q35,sata=off";
+	return vm->cdrom || json_object_get(vm->native, "args") ? "q35" : "q35,sata=off";
 }
 
 static void add_machine(const struct qemu_plan *p, struct strv *a)
@@ -151,6 +152,17 @@ static void add_disk(const struct qemu_plan *p, struct strv *a)
 		"flush=on",
 		p->layered ? "layer" : "base");
 	add_disk_device(p->vm, a);
+}
+
+/* Behind the disk in the order of booting: an installer starts from the CD, and what it has
+ * installed from the disk. Both boards have this bus. */
+static void add_cdrom(const struct qemu_plan *p, struct strv *a)
+{
+	if (!p->vm->cdrom)
+		return;
+	add_file_node(a, "cdrom-file", QEMU_FD_CDROM, true);
+	strv_add_all(a, "-blockdev", "driver=raw,node-name=cdrom,file=cdrom-file,read-only=on",
+		"-device", "ide-cd,bus=ide.1,drive=cdrom,bootindex=2", NULL);
 }
 
 static void add_cmdline(const struct qemu_plan *p, struct strv *a)
@@ -256,6 +268,7 @@ int qemu_args(const struct qemu_plan *p, struct strv *ret, struct err *e)
 	add_channels(p, &a);
 	add_boot(p, &a);
 	add_disk(p, &a);
+	add_cdrom(p, &a);
 	add_nics(p, &a);
 	add_extras(p, &a);
 	if (p->incoming)

@@ -24,6 +24,7 @@ enum qemu_fd {
 	QEMU_FD_SEED,
 	QEMU_FD_RAM,
 	QEMU_FD_LAYER,
+	QEMU_FD_CDROM,
 	QEMU_FD_END,
 	QEMU_FD_NIC = 64, /* the first of the taps */
 };

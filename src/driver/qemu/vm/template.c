@@ -52,6 +52,8 @@ static const char *obstacle(const struct qemu_vm *vm)
 		return "a copied Windows keeps the identity of the first";
 	if (vm->spec->cloud_init)
 		return "cloud_init acts at the first boot";
+	if (vm->spec->cdrom)
+		return "a CD may be anything";
 	if (vm->spec->uefi_boot)
 		return "UEFI variables are not in templates";
 	if (json_array_size(json_object_get(vm->spec->native, "args")))

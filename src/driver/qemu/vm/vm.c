@@ -231,6 +231,8 @@ static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		return -1;
 	if (vm->spec->cloud_init && add_open(f, seed, O_RDONLY, QEMU_FD_SEED, e) < 0)
 		return -1;
+	if (vm->spec->cdrom && add_open(f, vm->spec->cdrom, O_RDONLY, QEMU_FD_CDROM, e) < 0)
+		return -1;
 	return 0;
 }
 

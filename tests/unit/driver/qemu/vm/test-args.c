@@ -40,6 +40,8 @@ static const struct row {
 	{"vga-tablet", "source: tiny, vga: std, tablet: true", &tiny, false},
 	{"cloud-init", "source: imported, cloud_init: {user_data: '#cloud-config'}", &imported,
 		false},
+	{"cdrom", "source: imported, cdrom: /x/install.iso", &imported, false},
+	{"cdrom-ide", "source: imported, cdrom: /x.iso, disk_controller: ide", &imported, true},
 	{"template", "source: {built_in: debian12}", &debian, false, QEMU_RAM_SHARED},
 	{"copy", "source: {built_in: debian12}", &debian, false, QEMU_RAM_COPIED},
 	{"native-args", "source: tiny, native: {args: [-device, 'usb-ehci,id=e', '']}", &tiny,
