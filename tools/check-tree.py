@@ -52,6 +52,8 @@ NEVER_EXCEPT = {
     ("src/store/tree/enter.c", "chdir"): "the program has no threads",
     ("src/moat-guest", "chdir"): "in the child, before the command",
     ("src/moat-guest", "nanosleep"): "the runner has no op",
+    ("src/moat-init", "fork"): "process 1 has one thread",
+    ("src/moat-init", "chdir"): "in process 1, before all others, and in the child",
 }
 
 TEXT_SUFFIXES = {

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "driver/container.h"
 #include "guestlink/guest.h"
 #include "guestlink/runners.h"
 #include "journal/journal.h"
@@ -57,8 +58,9 @@ struct vm_info { /* pointers live as long as the sandbox */
 	const char *zone;  /* of the server's networks, the sandbox's own; NULL: it has none */
 	const char *start; /* "warm", "cold"; NULL: the driver knows no difference */
 	const char *cold_reason; /* why it could not start from a template; NULL: none to tell */
-	const char *lack;        /* what this host could not give it, and why; NULL: it has all */
-	char error[512];         /* why it is dead; "" otherwise */
+	const struct container *container; /* how commands run by default; NULL: as by themselves */
+	const char *lack; /* what this host could not give it, and why; NULL: it has all */
+	char error[512];  /* why it is dead; "" otherwise */
 };
 
 /* What a VM uses; -1: not known. Sums since its start, but for the memory. */
@@ -158,6 +160,10 @@ struct driver_ops {
 	 * large. */
 	int (*log_path)(struct driver_sandbox *b, unsigned vm, enum vm_log which, char **ret,
 		struct err *e);
+	/* What the service of a VM made of a container image has written, to its end, or until the
+	 * op ends. NULL: this driver makes no such VMs. */
+	int (*service_log)(struct driver_sandbox *b, const struct op *op, unsigned vm, bool follow,
+		const struct guest_io *io, struct err *e);
 	/* NULL: this driver does not look into its networks. What net_show tells is in
 	 * docs/protocol.md. net_forward and net_unforward: both or neither. net_capture gives pcap
 	 * to output until the op ends. */

@@ -24,13 +24,18 @@ void runners_find(struct runners *ret)
 		snprintf(name, sizeof(name), "moat-guest-%s", runner_arch[i]);
 		if (paths_find_part(name, &ret->path[i], &ignored) < 0)
 			ret->path[i] = NULL;
+		snprintf(name, sizeof(name), "moat-init-%s", runner_arch[i]);
+		if (paths_find_part(name, &ret->init[i], &ignored) < 0)
+			ret->init[i] = NULL;
 	}
 }
 
 void runners_free(struct runners *r)
 {
-	for (unsigned i = 0; i < RUNNERS; i++)
+	for (unsigned i = 0; i < RUNNERS; i++) {
 		free(r->path[i]);
+		free(r->init[i]);
+	}
 	*r = (struct runners){0};
 }
 
@@ -46,6 +51,15 @@ int runners_lack(const char *arch, struct err *e)
 				arch, runner_packages[i]);
 	str_escape(arch, strlen(arch), said, sizeof(said));
 	return err_set(e, ERR_UNSUPPORTED, "moat has no moat-guest for \"%s\" guests", said);
+}
+
+const char *runners_init(const struct runners *r, const char *arch, struct err *e)
+{
+	for (unsigned i = 0; i < RUNNERS; i++)
+		if (r->init[i] && strcmp(arch, runner_arch[i]) == 0)
+			return r->init[i];
+	err_set(e, ERR_UNSUPPORTED, "moat-init for this image's architecture is not installed");
+	return NULL;
 }
 
 const char *runners_for(const struct runners *r, const char *arch, struct err *e)

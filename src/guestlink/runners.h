@@ -8,6 +8,7 @@ enum { RUNNERS = 2 };
 
 struct runners {
 	char *path[RUNNERS]; /* NULL: not installed */
+	char *init[RUNNERS]; /* process 1 of VMs that are made of container images; likewise */
 };
 
 /* What `uname -m` says in guests, and the Debian packages that building the runner for them needs;
@@ -20,5 +21,7 @@ void runners_free(struct runners *r);
 /* The path of the runner for a guest in which `uname -m` says arch, whatever that is. NULL with
  * ERR_UNSUPPORTED: there is none, and e says how to get it. */
 const char *runners_for(const struct runners *r, const char *arch, struct err *e);
+/* The path of such an init; NULL with ERR_UNSUPPORTED. */
+const char *runners_init(const struct runners *r, const char *arch, struct err *e);
 /* Fills e as runners_for does where there is none. Returns -1. */
 int runners_lack(const char *arch, struct err *e);

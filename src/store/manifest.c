@@ -170,6 +170,7 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		{"used", JSON_TRUE},       /* likewise */
 		{"source", JSON_STRING},
 		{"files", JSON_OBJECT},
+		{"container", JSON_OBJECT},
 		{"digest", JSON_STRING},
 		{"created", JSON_INTEGER},
 		{"size", JSON_INTEGER},
@@ -253,6 +254,7 @@ void image_free(struct image *img)
 {
 	if (!img)
 		return;
+	json_decref(img->container);
 	free(img->name);
 	free(img->digest);
 	free(img->description);
@@ -321,6 +323,7 @@ int manifest_to_image(
 		return -1;
 	if (!img->digest)
 		return err_set(e, ERR_INVALID, "no digest");
+	img->container = json_incref(json_object_get(m, "container"));
 	img->cloud_init = read_knowledge(json_object_get(m, "cloud_init"));
 	img->used = json_is_true(json_object_get(m, "used"));
 	img->min_ram_mb = (uint64_t)json_integer_value(json_object_get(m, "min_ram_mb"));

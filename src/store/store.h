@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include "util/err.h"
 #include "util/thread/op.h"
 
@@ -41,6 +43,7 @@ struct image {
 	char *arch;                /* "x86_64" */
 	char *firmware;            /* "any", "bios", "uefi" */
 	enum knowledge cloud_init; /* whether cloud-init is in it */
+	json_t *container;         /* what a container image says of itself; NULL: it is none */
 	bool used;                 /* the disk is that of a VM that ran: it has an identity */
 	uint64_t min_ram_mb;       /* 0: unknown */
 	uint64_t size;             /* bytes on this host's disk */

@@ -75,15 +75,19 @@ static int print_refused(struct cli *cli, struct err *e)
 static int cmd_logs_run(struct cli *cli, struct err *e)
 {
 	const struct args *a = cli->args;
-	const char *kind = args_has(a, "qemu") ? "qemu" : "console";
+	const char *kind = args_has(a, "qemu")      ? "qemu"
+			   : args_has(a, "service") ? "service"
+						    : "console";
 	auto_json json_t *args = NULL, *result = NULL;
 	auto_stream struct stream s = {.cli = cli, .keep = cli->json};
 	struct call call = {.op = "logs", .data = stream_data, .arg = &s};
 
 	if (args_has(a, "net"))
-		return args_has(a, "follow") || args_has(a, "qemu")
-			       ? args_fail(e, "--net excludes --follow and --qemu")
+		return args_has(a, "follow") || args_has(a, "qemu") || args_has(a, "service")
+			       ? args_fail(e, "--net excludes --follow, --qemu and --service")
 			       : print_refused(cli, e);
+	if (args_has(a, "service") && args_has(a, "qemu"))
+		return args_fail(e, "--service and --qemu exclude each other");
 	if (cli->json && args_has(a, "follow"))
 		return args_fail(e, "--json and --follow exclude each other");
 	args = cli_target(cli, a->operands[0], e);
@@ -105,6 +109,7 @@ static int cmd_logs_run(struct cli *cli, struct err *e)
 static const struct opt logs_opts[] = {
 	{'f', "follow", NULL, "go on as the log grows, until interrupted"},
 	{0, "qemu", NULL, "QEMU's own messages instead of the serial console"},
+	{0, "service", NULL, "what the service of a container image has written, instead"},
 	{0, "net", NULL, "what the sandbox's networks refused, instead"},
 	{0, "vm", "NAME", "of this VM of the sandbox"},
 	{0},
@@ -119,6 +124,7 @@ const struct cmd cmd_logs = {
 	.examples = "  moat logs 3f9c\n"
 		    "  moat logs -f --vm router 3f9c\n"
 		    "  moat logs --qemu 3f9c\n"
+		    "  moat logs --service -f 3f9c\n"
 		    "  moat logs --net 3f9c",
 	.opts = logs_opts,
 	.min = 1,

@@ -20,6 +20,8 @@ struct visit {
 	struct borrower b;
 	unsigned vm;
 	const char *user; /* the user that the client names, else the VM's default */
+	const struct container *container; /* whose directory and variables it has; or NULL */
+	char *cwd; /* the directory that the client names, else NULL or that of the container */
 	struct guest *guest;
 	int64_t since_ns;
 };
@@ -28,6 +30,13 @@ struct visit {
 struct where {
 	const char *sandbox, *vm, *user, *cwd, *path;
 };
+
+static int set_cwd(struct visit *v, const char *cwd, struct err *e)
+{
+	if (v->container)
+		return container_cwd(v->container, cwd, &v->cwd, e);
+	return cwd ? str_dup(cwd, &v->cwd, e) : 0;
+}
 
 static int visit_begin(struct request *rq, const struct where *w, struct visit *v, struct err *e)
 {
@@ -44,11 +53,15 @@ static int visit_begin(struct request *rq, const struct where *w, struct visit *
 		goto give_back;
 	v->b.sb->driver->ops->describe(v->b.driven, v->vm, &info);
 	v->user = w->user ? w->user : info.user;
+	v->container = info.container;
+	if (set_cwd(v, w->cwd, e) < 0)
+		goto give_back;
 	v->since_ns = now_ns();
 	if (v->b.sb->driver->ops->guest_take(v->b.driven, &rq->op, v->vm, &v->guest, e) == 0)
 		return 0;
 	registry_explain(reg, &v->b, e);
 give_back:
+	free(v->cwd);
 	registry_return(reg, &v->b);
 	return -1;
 }
@@ -64,6 +77,7 @@ static int visit_end(struct visit *v, int rc, struct err *e)
 	if (rc < 0)
 		registry_explain(reg, &v->b, e);
 	v->b.sb->driver->ops->guest_give(v->b.driven, v->vm, v->guest);
+	free(take_ptr(&v->cwd));
 	registry_return(reg, &v->b);
 	return rc;
 }
@@ -102,6 +116,23 @@ static int add_env(json_t *env, struct strv *ret, struct err *e)
 		strv_addf(ret, "%s=%s", key, json_string_value(value));
 	}
 	return json_object_size(env) ? strv_check(ret, e) : 0;
+}
+
+/* The container's variables, but for those that the client has set. */
+static int add_defaults(const struct container *c, struct strv *env, struct err *e)
+{
+	size_t given = env->n;
+
+	for (size_t i = 0; c && i < c->env.n; i++) {
+		size_t name = strcspn(c->env.v[i], "=") + 1;
+		bool set = false;
+
+		for (size_t k = 0; k < given && !set; k++)
+			set = strncmp(env->v[k], c->env.v[i], name) == 0;
+		if (!set)
+			strv_add(env, c->env.v[i]);
+	}
+	return env->n ? strv_check(env, e) : 0;
 }
 
 static int read_tty(json_t *tty, struct guest_exec *req, struct err *e)
@@ -167,8 +198,6 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 		add_env(a.env, &env, e) < 0 || read_tty(a.tty, &req, e) < 0)
 		return -1;
 	req.argv = (const char *const *)argv.v;
-	req.env = (const char *const *)env.v;
-	req.cwd = a.at.cwd;
 	req.timeout = a.timeout;
 	req.capture_max = a.capture ? (uint64_t)a.output_max : 0;
 	req.input = rq->input != INPUT_NONE;
@@ -176,9 +205,13 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 	if (visit_begin(rq, &a.at, &v, e) < 0)
 		return -1;
 	req.user = v.user;
+	req.cwd = v.cwd;
+	rc = add_defaults(v.container, &env, e);
+	req.env = (const char *const *)env.v;
 	request_touch(rq, v.b.sb, req.tty ? TOUCH_TYPED : TOUCH_RAN);
 	commands_begin(&v.b.sb->commands, v.vm, req.argv);
-	rc = guest_exec(v.guest, &rq->op, &req, &io, &end, e);
+	if (rc == 0)
+		rc = guest_exec(v.guest, &rq->op, &req, &io, &end, e);
 	commands_end(&v.b.sb->commands, v.vm);
 	if (visit_end(&v, rc, e) < 0)
 		return -1;
@@ -189,7 +222,7 @@ int handle_exec(struct request *rq, json_t **ret, struct err *e)
 
 static struct guest_path path_in(const struct visit *v, const struct where *w)
 {
-	return (struct guest_path){.user = v->user, .cwd = w->cwd, .path = w->path};
+	return (struct guest_path){.user = v->user, .cwd = v->cwd, .path = w->path};
 }
 
 int handle_read(struct request *rq, json_t **ret, struct err *e)

@@ -83,10 +83,34 @@ static int send_log(struct request *rq, const char *path, bool follow, struct er
 	}
 }
 
+/* The guest wrote it, and goes on writing: output waits for the client as that of a command does.
+ */
+static int send_service_log(
+	struct request *rq, struct borrower *b, unsigned vm, bool follow, struct err *e)
+{
+	struct guest_io io = request_io(rq);
+
+	io.in = NULL;
+	if (!b->sb->driver->ops->service_log)
+		return err_set(e, ERR_UNSUPPORTED, "VMs of the %s driver have no service",
+			b->sb->driver->ops->name);
+	return b->sb->driver->ops->service_log(b->driven, &rq->op, vm, follow, &io, e);
+}
+
+static int send_file_log(struct request *rq, struct borrower *b, unsigned vm, const char *kind,
+	bool follow, struct err *e)
+{
+	auto_free char *path = NULL;
+	enum vm_log which = strcmp(kind, "qemu") == 0 ? VM_LOG_BACKEND : VM_LOG_CONSOLE;
+
+	if (b->sb->driver->ops->log_path(b->driven, vm, which, &path, e) < 0)
+		return -1;
+	return send_log(rq, path, follow, e);
+}
+
 int handle_logs(struct request *rq, json_t **ret, struct err *e)
 {
 	const char *sandbox, *name = NULL, *kind = "console";
-	auto_free char *path = NULL;
 	struct borrower b;
 	int follow = 0, rc;
 	unsigned vm;
@@ -95,15 +119,16 @@ int handle_logs(struct request *rq, json_t **ret, struct err *e)
 	if (json_get(rq->args, "args", e, "{s:s, s?s, s?s, s?b}", "sandbox", &sandbox, "vm", &name,
 		    "kind", &kind, "follow", &follow) < 0)
 		return -1;
-	if (strcmp(kind, "console") != 0 && strcmp(kind, "qemu") != 0)
-		return err_set(e, ERR_INVALID, "kind is \"console\" or \"qemu\"");
+	if (strcmp(kind, "console") != 0 && strcmp(kind, "qemu") != 0 &&
+		strcmp(kind, "service") != 0)
+		return err_set(e, ERR_INVALID, "kind is \"console\", \"qemu\" or \"service\"");
 	if (borrow_vm(rq, sandbox, name, &b, &vm, e) < 0)
 		return -1;
-	rc = b.sb->driver->ops->log_path(b.driven, vm,
-		strcmp(kind, "qemu") == 0 ? VM_LOG_BACKEND : VM_LOG_CONSOLE, &path, e);
 	/* The sandbox stays borrowed meanwhile, so that its removal ends the stream. */
-	if (rc == 0)
-		rc = send_log(rq, path, follow, e);
+	if (strcmp(kind, "service") == 0)
+		rc = send_service_log(rq, &b, vm, follow, e);
+	else
+		rc = send_file_log(rq, &b, vm, kind, follow, e);
 	if (rc < 0)
 		registry_explain(rq->daemon->registry, &b, e);
 	registry_return(rq->daemon->registry, &b);

@@ -73,6 +73,21 @@ static int check_cdrom(const char *path, size_t i, struct err *e)
 	return 0;
 }
 
+/* What only one of the two kinds of images can have. */
+static int check_container(
+	const struct image *image, const struct vm_spec *vm, size_t i, struct err *e)
+{
+	if (image->container && vm->uefi_boot)
+		return spec_unsupported(e, SPEC_PLACE("vms[%zu].uefi_boot", i),
+			"a container image starts with moat's own kernel");
+	if (image->container)
+		return 0;
+	if (vm->service)
+		return spec_err(e, SPEC_PLACE("vms[%zu].service", i),
+			"the image was not made of a container image: nothing in it is a service");
+	return 0;
+}
+
 /* What can be said of an image before it is used. */
 static int check_image(
 	const struct driver_env *env, const struct vm_spec *vm, size_t i, struct err *e)
@@ -103,7 +118,10 @@ static int check_image(
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].cloud_init", i),
 			"there is no cloud-init in the image; `files` puts files into it, and "
 			"debian12 and debian13 have cloud-init");
-	return check_files(env, vm, image->disk, image->kernel && image->initrd, i, e);
+	if (check_container(image, vm, i, e) < 0)
+		return -1;
+	return check_files(
+		env, vm, image->disk && !image->container, image->kernel && image->initrd, i, e);
 }
 
 /* The port must be somewhere: moat connects to an address that it gives the VM. */
@@ -131,10 +149,10 @@ static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size
 		return spec_unsupported(e,
 			SPEC_PLACE("vms[%zu].source.existing_vm_template_tag", i),
 			"templates are on Proxmox servers; the qemu driver takes an image");
+	if (vm->source.kind == SPEC_SOURCE_OCI || vm->source.kind == SPEC_SOURCE_DOCKERFILE)
+		return spec_refuse_containers(vm, i, "is not supported yet", e);
 	if (vm->source.kind == SPEC_SOURCE_NONE)
 		return spec_err(e, SPEC_PLACE("vms[%zu].source", i), "missing");
-	if (spec_refuse_containers(vm, i, "is not supported yet", e) < 0)
-		return -1;
 	if (vm->firewall)
 		return spec_unsupported(e, SPEC_PLACE("vms[%zu].firewall", i),
 			"the Proxmox firewall is not here; local sandboxes are isolated without "

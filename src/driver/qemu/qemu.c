@@ -17,7 +17,8 @@
 #include "driver/qemu/snapshot.h"
 #include "driver/qemu/stamp.h"
 #include "driver/qemu/vm/args.h"
-#include "driver/qemu/vm/screenshot.h"
+#include "driver/qemu/vm/container.h"
+#include "driver/qemu/screenshot.h"
 #include "net/ops.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -185,7 +186,8 @@ static void qemu_describe(struct driver_sandbox *sandbox, unsigned i, struct vm_
 		.pid = vm->proc.pid > 0 ? (int)vm->proc.pid : 0,
 		.start = vm->template ? "warm" : "cold",
 		.cold_reason = vm->cold_reason[0] ? vm->cold_reason : NULL,
-		.lack = b->lack[0] ? b->lack : NULL};
+		.lack = b->lack[0] ? b->lack : NULL,
+		.container = vm->container};
 	/* A VM that commands do not enter counts as running from the start. */
 	if (vm->state == VM_STARTING && !vm->spec->is_sandbox)
 		ret->state = VM_RUNNING;
@@ -233,6 +235,25 @@ static int qemu_log_path(
 	return str_printf(ret, e, "%s/%s.%s", ((struct qemu_sandbox *)sandbox)->dir,
 		vm_of(sandbox, vm)->spec->name,
 		which == VM_LOG_CONSOLE ? "console.log" : "qemu.log");
+}
+
+static int qemu_service_log_op(struct driver_sandbox *sandbox, const struct op *op, unsigned i,
+	bool follow, const struct guest_io *io, struct err *e)
+{
+	struct qemu_vm *vm = vm_of(sandbox, i);
+	struct op boot = op_within(op, vm->env->boot_timeout);
+	struct guest *g;
+	int rc;
+
+	if (!vm->container)
+		return err_set(e, ERR_UNSUPPORTED,
+			"VM %s is not made of a container image: it has no service",
+			vm->spec->name);
+	if (links_take(&vm->links, &boot, &g, e) < 0)
+		return -1;
+	rc = qemu_service_log(g, op, follow, io, e);
+	links_give(&vm->links, g);
+	return rc < 0 ? qemu_vm_explain(vm, e) : 0;
 }
 
 static int net_of(struct driver_sandbox *sandbox, struct net **ret, struct err *e)
@@ -303,6 +324,7 @@ const struct driver_ops driver_qemu = {
 	.figures = qemu_figures,
 	.screenshot = qemu_shot,
 	.log_path = qemu_log_path,
+	.service_log = qemu_service_log_op,
 	.net_show = qemu_net_show,
 	.net_forward = qemu_net_forward,
 	.net_unforward = qemu_net_unforward,

@@ -5,13 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include "driver/cloud-init.h"
 #include "driver/health.h"
 #include "driver/qemu/net.h"
+#include "driver/qemu/vm/container.h"
 #include "driver/qemu/vm/identity.h"
 #include "driver/qemu/vm/template.h"
+#include "net/ops.h"
 #include "net/reach.h"
 #include "util/auto.h"
 #include "util/str.h"
@@ -122,7 +125,10 @@ static int init_vm(struct qemu_sandbox *b, const struct op *op, size_t i, struct
 		return -1;
 	if (use_image(b, op, vm, e) < 0)
 		return -1;
-	vm->user = spec->user ? spec->user : vm->image->user;
+	if (vm->image->container &&
+		container_make(vm->image->container, spec, &vm->container, e) < 0)
+		return err_wrap(e, "VM %s", spec->name);
+	vm->user = spec->user ? spec->user : vm->container ? vm->container->user : vm->image->user;
 	vm->windows = spec_os_is_windows(spec->os_type) || holds_windows(vm->image);
 	return 0;
 }
@@ -190,6 +196,13 @@ int qemu_sandbox_remove(struct qemu_sandbox *b, const struct op *op, struct err 
 	return 0;
 }
 
+static const struct healthcheck_spec *check_of(const struct qemu_vm *vm)
+{
+	return vm->spec->healthcheck ? vm->spec->healthcheck
+	       : vm->container       ? vm->container->healthcheck
+				     : NULL;
+}
+
 /* Takes the link anew each time: the VM may restart while it is not well yet. */
 static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
@@ -197,12 +210,19 @@ static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *
 	struct guest *g;
 	int rc;
 
-	health_begin(&h, vm->spec, vm->user);
+	health_begin(&h, vm->spec->name, check_of(vm), vm->user);
+	if (vm->container) {
+		h.cwd = vm->container->cwd;
+		h.env = (const char *const *)vm->container->env.v;
+	}
 	do {
 		if (links_take(&vm->links, op, &g, e) < 0)
 			return -1;
 		rc = health_ask(&h, g, op, e);
 		links_give(&vm->links, g);
+		/* What has ended will not become well. */
+		if (rc == 0 && qemu_service_check(vm, op, e) < 0)
+			return -1;
 	} while (rc == 0);
 	return rc < 0 ? -1 : 0;
 }
@@ -212,7 +232,7 @@ static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *
  * may have, hours later. */
 static bool is_looked_into(const struct qemu_vm *vm)
 {
-	return (vm->spec->is_sandbox && !vm->spec->cdrom) || vm->spec->healthcheck;
+	return (vm->spec->is_sandbox && !vm->spec->cdrom) || vm->spec->healthcheck || vm->container;
 }
 
 /* Gives the VM its identity, once. */
@@ -268,9 +288,10 @@ static int wait_inside(struct qemu_vm *vm, const struct op *op, struct err *e)
 	if (links_take(&vm->links, &boot, &g, e) < 0)
 		return -1;
 	links_give(&vm->links, g);
-	if (qemu_await_addresses(vm, op, e) < 0 || await_cloud_init(vm, op, e) < 0)
+	if (vm->container ? qemu_service_start(vm, op, e) < 0
+			  : qemu_await_addresses(vm, op, e) < 0 || await_cloud_init(vm, op, e) < 0)
 		return -1;
-	if (!vm->spec->healthcheck)
+	if (!check_of(vm))
 		return 0;
 	op_progress(op, 0, 0, "waiting for %s", vm->spec->name);
 	return wait_until_well(vm, op, e);
@@ -338,6 +359,62 @@ static int start_vm(struct qemu_vm *vm, const struct op *op, struct err *e)
 	return qemu_template_give_up(vm, op, &why, e);
 }
 
+/* Waits until another VM is as far as this one wants it. */
+static int wait_for(
+	struct qemu_vm *vm, enum spec_condition until, const struct op *op, struct err *e)
+{
+	if (until != SPEC_UNTIL_HEALTHY && !vm->container)
+		return err_set(e, ERR_INVALID,
+			"VM %s is not made of a container image: it has no service to wait for",
+			vm->spec->name);
+	if (until != SPEC_UNTIL_HEALTHY) {
+		if (make_own(vm, op, e) < 0 || qemu_service_start(vm, op, e) < 0)
+			return -1;
+		return until == SPEC_UNTIL_COMPLETED ? qemu_service_await(vm, op, e)
+						     : qemu_service_check(vm, op, e);
+	}
+	if (wait_ready(vm, op, e) < 0)
+		return -1;
+	return vm->container ? qemu_service_check(vm, op, e) : wait_seen(vm, op, e);
+}
+
+/* Waits for the VMs that this one depends on. They have been started. */
+static int wait_for_others(struct qemu_sandbox *b, size_t i, const struct op *op, struct err *e)
+{
+	const struct vm_spec *spec = &b->spec->vms[i];
+
+	for (size_t k = 0; k < b->spec->n_vms; k++) {
+		enum spec_condition until = SPEC_UNTIL_HEALTHY;
+
+		if (k == i || !spec_waits_for(b->spec, i, k))
+			continue;
+		for (size_t n = 0; n < spec->n_depends_on; n++)
+			if (strcasecmp(spec->depends_on[n].vm, b->spec->vms[k].name) == 0)
+				until = spec->depends_on[n].condition;
+		if (wait_for(&b->vms[k], until, op, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int make_forwards(struct qemu_sandbox *b, const struct op *op, struct err *e)
+{
+	for (size_t i = 0; i < b->spec->n_vms; i++)
+		for (size_t k = 0; k < b->spec->vms[i].n_forwards; k++) {
+			const struct forward_spec *f = &b->spec->vms[i].forwards[k];
+			auto_json json_t *made = NULL;
+
+			if (!b->net)
+				return err_set(e, ERR_UNSUPPORTED,
+					"forwards of VM %s: the sandbox has no network",
+					b->spec->vms[i].name);
+			if (net_forward(b->net, op, (unsigned)i, f->port, f->host_port, &made, e) <
+				0)
+				return err_wrap(e, "forwards of VM %s", b->spec->vms[i].name);
+		}
+	return 0;
+}
+
 int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *e)
 {
 	auto_free size_t *order = calloc(b->spec->n_vms, sizeof(size_t));
@@ -348,20 +425,24 @@ int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *
 	for (size_t i = 0; i < b->spec->n_vms; i++) {
 		struct qemu_vm *vm = &b->vms[order[i]];
 
+		if (wait_for_others(b, order[i], op, e) < 0)
+			return -1;
 		op_progress(op, i, b->spec->n_vms, "starting %s", vm->spec->name);
 		if (start_vm(vm, op, e) < 0)
 			return err_wrap(e, "VM %s", vm->spec->name);
-		if (spec_is_waited_for(b->spec, order[i]) &&
-			(wait_ready(vm, op, e) < 0 || wait_seen(vm, op, e) < 0))
-			return -1;
 	}
 	/* While one VM asks DHCP for its address, the next one gets its identity. */
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (make_own(&b->vms[order[i]], op, e) < 0)
 			return -1;
 	for (size_t i = 0; i < b->spec->n_vms; i++)
+		if (qemu_service_start(&b->vms[order[i]], op, e) < 0)
+			return -1;
+	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (wait_ready(&b->vms[order[i]], op, e) < 0)
 			return -1;
+	if (make_forwards(b, op, e) < 0)
+		return -1;
 	qemu_sandbox_keep(b);
 	return 0;
 }

@@ -363,6 +363,7 @@ int qemu_restore(
 static int adopt(const struct qemu_vm *from, struct qemu_vm *vm, struct err *e)
 {
 	vm->mac_base = from->mac_base;
+	vm->serviced = from->serviced;
 	if (from->template)
 		vm->template = templates_again(vm->env->templates, from->template);
 	snprintf(vm->cold_reason, sizeof(vm->cold_reason), "%s", from->cold_reason);

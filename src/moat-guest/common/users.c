@@ -148,6 +148,24 @@ void group_gather(struct user_text group, struct user *u)
 			add_group(u, gid);
 }
 
+/* The group of "USER:GROUP", by name or number. */
+static int find_group(struct user_text group, const char *who, gid_t *ret)
+{
+	struct user_text line, field[FIELDS_MAX], all = group;
+	uint32_t found;
+
+	while (next_line(&all, &line))
+		if (split(line, field) > 2 && text_is(field[0], who) &&
+			parse_id(field[2], &found)) {
+			*ret = found;
+			return 0;
+		}
+	if (!parse_id((struct user_text){who, strlen(who)}, &found))
+		return ENOENT;
+	*ret = found;
+	return 0;
+}
+
 static int look_up(const char *who, struct user_text passwd, struct user_text group, struct user *u)
 {
 	uint32_t uid = geteuid();
@@ -172,17 +190,27 @@ static int look_up(const char *who, struct user_text passwd, struct user_text gr
 
 int user_in(const char *who, struct user_text passwd, struct user_text group, struct user *ret)
 {
+	const char *colon = strchr(who, ':');
+	char name[USER_NAME_MAX];
 	int error;
 
 	*ret = (struct user){.home = "/", .shell = "/bin/sh"};
-	error = look_up(who, passwd, group, ret);
+	if (snprintf(name, sizeof(name), "%.*s", (int)(colon ? colon - who : (int)strlen(who)),
+		    who) >= (int)sizeof(name))
+		return ENOENT;
+	error = look_up(name, passwd, group, ret);
 	if (error)
 		return error;
 	if (geteuid() != 0 && ret->uid != geteuid())
 		return EPERM;
+	if (colon && colon[1])
+		error = find_group(group, colon + 1, &ret->gid);
+	else if (colon && !ret->name[0])
+		ret->gid = 0;
 	add_group(ret, ret->gid);
-	group_gather(group, ret);
-	return 0;
+	if (!colon || !colon[1])
+		group_gather(group, ret);
+	return error;
 }
 
 static bool must_switch(const struct user *u)

@@ -30,7 +30,8 @@ struct user {
  * who: empty for whoever the runner is, a name, or a number. 0 or an errno: ENOENT if there is no
  * such name, EPERM if the runner is not root and may not become that user. A number without an
  * entry is fine: its group is the one with the same number if that exists, else 65534 (nogroup),
- * its home is "/". A home that is no directory becomes "/".
+ * its home is "/". A home that is no directory becomes "/". "USER:GROUP" is in that group alone.
+ * "USER:" is in the group of root if the number has no entry, as in a container.
  */
 int user_find(const char *who, struct user *ret);
 

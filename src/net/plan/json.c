@@ -47,18 +47,32 @@ static int add_dhcp(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
-/* Names of the VMs with an address on the vnet; a VM's first NIC counts. */
+/* Of several with one name, the first has it. */
+static void add_name(json_t *names, const char *name, uint32_t address)
+{
+	char text[IPV4_TEXT_MAX];
+
+	if (!json_object_get(names, name))
+		json_object_set_new(names, name, json_string(ipv4_text(address, text)));
+}
+
+/* Names of the VMs with an address on the vnet, of their services, and what else they are called; a
+ * VM's first NIC counts. */
 static json_t *names_of(const struct net_plan *p, size_t vnet)
 {
 	json_t *names = json_object();
 
 	for (size_t i = 0; names && i < p->n_nics; i++) {
 		const struct net_nic *n = &p->nics[i];
-		const char *name = p->spec->vms[n->vm].name;
-		char text[IPV4_TEXT_MAX];
+		const struct vm_spec *vm = &p->spec->vms[n->vm];
 
-		if (n->vnet == vnet && n->ipv4 && !json_object_get(names, name))
-			json_object_set_new(names, name, json_string(ipv4_text(n->ipv4, text)));
+		if (n->vnet != vnet || !n->ipv4)
+			continue;
+		add_name(names, vm->name, n->ipv4);
+		if (vm->service)
+			add_name(names, vm->service->name, n->ipv4);
+		for (size_t k = 0; k < vm->n_aliases; k++)
+			add_name(names, vm->aliases[k], n->ipv4);
 	}
 	return names;
 }

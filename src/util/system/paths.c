@@ -163,8 +163,8 @@ int paths_find_part(const char *name, char **ret, struct err *e)
 {
 	/* Beside the binary; the build tree; an installed tree; the sources, which have the
 	 * recipes. */
-	static const char *const where[] = {"", "../moat-guest/", "../", "../lib/moat/",
-		"../libexec/moat/", "../../", "../../../", NULL};
+	static const char *const where[] = {"", "../moat-guest/", "../moat-init/", "../",
+		"../lib/moat/", "../libexec/moat/", "../../", "../../../", NULL};
 	auto_free char *self = NULL;
 
 	if (find_self(&self, e) < 0)

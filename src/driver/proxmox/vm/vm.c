@@ -251,7 +251,7 @@ static int wait_until_well(struct pve_vm *vm, struct guest *g, const struct op *
 	struct health h;
 	int rc;
 
-	health_begin(&h, vm->spec, vm->spec->user);
+	health_begin(&h, vm->spec->name, vm->spec->healthcheck, vm->spec->user);
 	do
 		rc = health_ask(&h, g, op, e);
 	while (rc == 0);

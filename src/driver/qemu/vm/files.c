@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "driver/qemu/vm/container.h"
 #include "store/disk/cpio.h"
 #include "util/auto.h"
 #include "util/str.h"
@@ -160,7 +161,7 @@ static int pack(const struct qemu_vm *vm, struct packer *p, struct err *e)
 
 bool qemu_files_in_initrd(const struct qemu_vm *vm)
 {
-	return vm->spec->n_files && !vm->image->disk;
+	return vm->image->container || (vm->spec->n_files && !vm->image->disk);
 }
 
 int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
@@ -177,7 +178,7 @@ int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
 		file_read(vm->image->initrd, INITRD_MAX, &base, &len, e) < 0)
 		return -1;
 	p.there = (struct bytes){(uint8_t *)base, len};
-	rc = pack(vm, &p, e);
+	rc = vm->image->container ? qemu_container_programs(vm, &p.archive, e) : pack(vm, &p, e);
 	buf_put(&whole, base, len);
 	buf_put(&whole, (char[4]){0}, (4 - len % 4) % 4);
 	buf_put(&whole, buf_data(&p.archive), p.archive.len);
@@ -186,6 +187,17 @@ int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
 	return rc < 0 || buf_check(&whole, e) < 0
 		       ? -1
 		       : file_write_atomic(path, buf_data(&whole), whole.len, 0444, e);
+}
+
+/* ---- a container's init ---- */
+
+int qemu_files_pack(const struct qemu_vm *vm, struct buf *ret, struct err *e)
+{
+	struct packer p = {.archive = *ret};
+	int rc = pack(vm, &p, e);
+
+	*ret = p.archive;
+	return rc;
 }
 
 /* ---- a disk ---- */
@@ -304,7 +316,8 @@ int qemu_files_put(struct qemu_vm *vm, const struct op *op, struct err *e)
 	struct packer p = {0};
 	int rc;
 
-	if (!vm->spec->n_files || !vm->image->disk)
+	/* What boots with our init gets them from it (container.c). */
+	if (!vm->spec->n_files || !vm->image->disk || vm->image->container)
 		return 0;
 	op_progress(op, 0, 0, "putting files onto the disk of %s", vm->spec->name);
 	rc = pack(vm, &p, e);

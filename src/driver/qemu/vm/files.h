@@ -9,9 +9,12 @@
 
 /* Puts the files onto the VM's new disk. */
 int qemu_files_put(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* For a VM without a disk: makes an initramfs that has the files, too. */
+/* For a VM without a disk: makes an initramfs that has the files, too. For one made of a container
+ * image: one that has our init. */
 int qemu_files_initrd(const struct qemu_vm *vm, struct err *e);
 /* Whether the VM starts with that initramfs. */
 bool qemu_files_in_initrd(const struct qemu_vm *vm);
+/* The files as an archive, with its end, even if there are none; added to ret. */
+int qemu_files_pack(const struct qemu_vm *vm, struct buf *ret, struct err *e);
 /* The checksum of all that matters of the files, for a template's key. */
 int qemu_files_sum(const struct vm_spec *spec, char ret[SHA256_HEX + 1], struct err *e);

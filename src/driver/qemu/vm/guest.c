@@ -3,7 +3,7 @@
  * started on a port of its own, and from then on the line to the runner is the link. When the line
  * fails (the runner was killed, the VM was reset), the next operation opens a new one, on the same
  * port: the old line lets go of it first. Where the runner cannot run, the link goes over the agent
- * itself.
+ * itself. VMs that are made of container images have our init, which starts the runner.
  */
 #include "driver/qemu/vm/guest.h"
 
@@ -121,8 +121,25 @@ static int open_waiting_line(
 	return greet(vm, op, WAITING_SECONDS, ret, e);
 }
 
+/* Where our init is process 1 there is no agent. The runner is started at boot, and again whenever
+ * it ends: it only has to be waited for. */
+static int open_inits_line(
+	struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
+{
+	struct op boot = op_within(op, vm->env->boot_timeout);
+
+	vm->runner_waits = false;
+	while (greet(vm, &boot, WAITING_SECONDS, ret, e) < 0)
+		/* One that was killed does not hear what was said to it. */
+		if (e->kind != ERR_TIMEOUT || op_check(&boot, &(struct err){0}) < 0)
+			return err_wrap(e, "the runner of VM %s", vm->spec->name);
+	return 0;
+}
+
 static int open_guest(struct qemu_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
+	if (vm->image->container)
+		return open_inits_line(vm, op, ret, e);
 	if (vm->runner_waits && open_waiting_line(vm, op, ret, e) == 0)
 		return 0;
 	if (sync_agent(vm, op, e) < 0)

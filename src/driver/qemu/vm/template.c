@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "driver/qemu/vm/args.h"
+#include "driver/qemu/vm/container.h"
 #include "driver/qemu/vm/files.h"
 #include "driver/qemu/vm/state.h"
 #include "wire/wire.h"
@@ -60,6 +61,8 @@ static const char *obstacle(const struct qemu_vm *vm)
 		return "native.args may be anything";
 	if (!runners_for(&vm->env->runners, vm->image->arch, &ignored))
 		return "moat-guest is not installed";
+	if (vm->image->container && !runners_init(&vm->env->runners, vm->image->arch, &ignored))
+		return "moat-init is not installed";
 	if (!vm->env->templates)
 		return "there is no place for templates";
 	return NULL;
@@ -139,19 +142,44 @@ struct key {
 	char files[SHA256_HEX + 1]; /* what went into it of the spec's files */
 };
 
+static int sum_program(
+	const struct op *op, const char *path, char ret[SHA256_HEX + 1], struct err *e)
+{
+	auto_fd int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+	if (!path)
+		return -1;
+	return fd < 0 ? err_sys(e, errno, "%s", path) : sha256_file(op, fd, NULL, ret, e);
+}
+
+/* Our init's files, and what it runs, come after the start: they make no template of their own. */
+static int add_init(struct sha256 *s, const struct qemu_vm *vm, const struct op *op, struct err *e)
+{
+	const char *path = runners_init(&vm->env->runners, vm->image->arch, e);
+	char digest[SHA256_HEX + 1];
+
+	if (sum_program(op, path, digest, e) < 0)
+		return -1;
+	add_text(s, digest);
+	return 0;
+}
+
+static int add_files(struct sha256 *s, const struct qemu_vm *vm, struct key *ret, struct err *e)
+{
+	if (qemu_files_sum(vm->spec, ret->files, e) < 0)
+		return -1;
+	add_text(s, ret->files);
+	return 0;
+}
+
 static int make_key(const struct qemu_vm *vm, const struct op *op, struct key *ret, struct err *e)
 {
 	const char *path = runners_for(&vm->env->runners, vm->image->arch, e);
-	auto_fd int runner = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	const int format = TEMPLATE_FORMAT;
 	char digest[SHA256_HEX + 1];
 	struct sha256 s;
 
-	if (!path)
-		return -1;
-	if (runner < 0)
-		return err_sys(e, errno, "%s", path);
-	if (sha256_file(op, runner, NULL, digest, e) < 0)
+	if (sum_program(op, path, digest, e) < 0)
 		return -1;
 	sha256_start(&s);
 	add_text(&s, "template");
@@ -161,9 +189,8 @@ static int make_key(const struct qemu_vm *vm, const struct op *op, struct key *r
 	sha256_add(&s, &vm->spec->disk_gb, sizeof(vm->spec->disk_gb));
 	add_program(&s, vm->env->qemu);
 	add_cpu(&s);
-	if (qemu_files_sum(vm->spec, ret->files, e) < 0)
+	if (vm->image->container ? add_init(&s, vm, op, e) < 0 : add_files(&s, vm, ret, e) < 0)
 		return -1;
-	add_text(&s, ret->files);
 	if (add_args(&s, vm, e) < 0)
 		return -1;
 	sha256_end(&s, ret->hex);
@@ -191,10 +218,12 @@ static int settle(struct qemu_vm *vm, const struct op *op, struct buf *ret_keys,
 		return -1;
 	if (!guest_has_runner(g))
 		rc = err_set(e, ERR_UNSUPPORTED, "the runner cannot run in it");
+	else if (vm->image->container)
+		rc = qemu_container_settle(g, op, e);
 	else
 		rc = guest_exec(g, op, &req, &io, &end, e);
 	links_give(&vm->links, g);
-	if (rc == 0 && (end.stage != GUEST_RAN || end.timed_out))
+	if (rc == 0 && !vm->image->container && (end.stage != GUEST_RAN || end.timed_out))
 		rc = err_set(e, ERR_BACKEND, "it does not settle");
 	return rc;
 }

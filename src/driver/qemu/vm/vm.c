@@ -496,6 +496,7 @@ void qemu_vm_free(struct qemu_vm *vm)
 	close_all(vm);
 	lock_done(&vm->mu);
 	templates_give(vm->env->templates, vm->template);
+	container_free(vm->container);
 	store_unuse(vm->use);
 	image_free(vm->image);
 }

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "driver/caplog.h"
+#include "driver/container.h"
 #include "driver/driver.h"
 #include "driver/qemu/vm/qmp.h"
 #include "driver/links.h"
@@ -43,8 +44,10 @@ struct qemu_vm {
 	bool paused;               /* it waits for qemu_vm_continue */
 	bool copied;               /* made from a template, whose identity its guest has at first */
 	bool runner_waits;         /* a runner is in its memory already */
-	bool identified;           /* its guest has its own identity now */
-	char cold_reason[160];     /* why it did not start from a template; "": it did */
+	struct container *container; /* how its service runs; NULL: it is not of such an image */
+	bool serviced;               /* its service was started */
+	bool identified;             /* its guest has its own identity now */
+	char cold_reason[160];       /* why it did not start from a template; "": it did */
 
 	struct proc proc;
 	int qmp_fd, agent_fd, runner_fd, console_fd, stderr_fd;

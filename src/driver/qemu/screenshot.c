@@ -1,4 +1,4 @@
-#include "driver/qemu/vm/screenshot.h"
+#include "driver/qemu/screenshot.h"
 
 #include <errno.h>
 #include <fcntl.h>
