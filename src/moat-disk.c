@@ -1,7 +1,8 @@
 /*
- * moat-disk.c - the program moat-disk, for the recipe that changes an image (share/recipes/change):
+ * moat-disk.c - the program moat-disk. For the recipe that changes an image (share/recipes/change):
  * `unpack DISK OFFSET DIR` takes the files out of an ext4 file system, `enter DIR COMMAND...` runs
- * a program among them. A program of its own, because nothing else needs libext2fs.
+ * a program among them. For container images: `layers DISK MAX LAYER...` puts layers into one. A
+ * program of its own, because nothing else needs libext2fs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "store/tree/enter.h"
+#include "store/tree/layers.h"
 #include "store/tree/unpack.h"
 #include "util/auto.h"
 
@@ -23,6 +25,16 @@ static int unpack(char **args, struct err *e)
 	return unpack_ext4(args[0], offset, to, e);
 }
 
+static int layers(char **args, struct err *e)
+{
+	char *end;
+	unsigned long long max = strtoull(args[1], &end, 10);
+
+	if (*end)
+		return err_sys(e, EINVAL, "%s", args[1]);
+	return layers_apply(args[0], max, args + 2, e);
+}
+
 int main(int argc, char **argv)
 {
 	struct err e;
@@ -32,6 +44,8 @@ int main(int argc, char **argv)
 		rc = unpack(argv + 2, &e);
 	} else if (argc >= 4 && strcmp(argv[1], "enter") == 0) {
 		rc = enter_root(argv[2], argv + 3, &e);
+	} else if (argc >= 4 && strcmp(argv[1], "layers") == 0) {
+		rc = layers(argv + 2, &e);
 	} else {
 		fprintf(stderr, "moat-disk is internal to moat\n");
 		return 2;

@@ -8,16 +8,19 @@
 #include "util/err.h"
 
 struct config {
-	char *accel;               /* "auto", "kvm", "tcg" */
-	char *qemu;                /* name or path of the emulator */
-	char *log_level;           /* "debug", "info", "warn", "error" */
-	char *image_mirror;        /* replaces the hosts of downloads for servers; "": none */
-	double idle_exit;          /* seconds; 0: never */
-	double boot_timeout;       /* seconds until a guest must have answered */
-	double outage_timeout;     /* seconds that a server may be away */
-	unsigned memory_keep_mb;   /* memory of the host that VMs may not take */
-	unsigned templates_max_mb; /* disk for templates; 0: none are made */
-	unsigned download_max_mb;  /* the most that a download may have; 0: any */
+	char *accel;                 /* "auto", "kvm", "tcg" */
+	char *qemu;                  /* name or path of the emulator */
+	char *log_level;             /* "debug", "info", "warn", "error" */
+	char *image_mirror;          /* replaces the hosts of downloads for servers; "": none */
+	double idle_exit;            /* seconds; 0: never */
+	double boot_timeout;         /* seconds until a guest must have answered */
+	double outage_timeout;       /* seconds that a server may be away */
+	unsigned memory_keep_mb;     /* memory of the host that VMs may not take */
+	unsigned templates_max_mb;   /* disk for templates; 0: none are made */
+	unsigned download_max_mb;    /* the most that a download may have; 0: any */
+	unsigned container_disk_gb;  /* size of the disks of container images */
+	unsigned container_cache_mb; /* disk for layers and builds that a later image may need */
+	char *registry_auth_file;    /* logins for registries; "": where skopeo looks itself */
 };
 
 /* Reads the text of the file. Pure. */

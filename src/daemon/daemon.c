@@ -278,7 +278,10 @@ static int open_parts(struct daemon *d, struct err *e)
 	struct store_config store = {.data_dir = d->paths.data,
 		.cache_dir = d->paths.cache,
 		.mirror = d->config.image_mirror,
-		.download_max = (uint64_t)d->config.download_max_mb << 20};
+		.download_max = (uint64_t)d->config.download_max_mb << 20,
+		.auth_file = d->config.registry_auth_file,
+		.container_disk = (uint64_t)d->config.container_disk_gb << 30,
+		.container_cache = (uint64_t)d->config.container_cache_mb << 20};
 
 	if (find_parts(d, e) < 0)
 		return -1;

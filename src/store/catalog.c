@@ -68,6 +68,31 @@ int catalog_entries(const char *dir, const char *prefix, struct name_list *ret, 
 	return 0;
 }
 
+/* The file of a name: a container image's name has slashes, which a file's cannot have, and no '%'.
+ */
+static int name_path(const char *dir, const char *name, char **ret, struct err *e)
+{
+	size_t at = strlen(dir) + 1;
+
+	if (str_printf(ret, e, "%s/%s", dir, name) < 0)
+		return -1;
+	for (char *c = *ret + at; *c; c++)
+		*c = *c == '/' ? '%' : *c;
+	return 0;
+}
+
+int catalog_name_path(const struct store *st, const char *name, char **ret, struct err *e)
+{
+	return name_path(st->names, name, ret, e);
+}
+
+int catalog_log_path(const struct store *st, const char *name, char **ret, struct err *e)
+{
+	auto_free char *file = NULL;
+
+	return str_printf(&file, e, "%s.log", name) < 0 ? -1 : name_path(st->logs, file, ret, e);
+}
+
 static bool is_digest(const char *s)
 {
 	return strlen(s) == SHA256_HEX && strspn(s, "0123456789abcdef") == SHA256_HEX;
@@ -84,7 +109,7 @@ int catalog_name_get(
 	auto_free char *path = NULL, *text = NULL;
 	size_t len;
 
-	if (str_printf(&path, e, "%s/%s", st->names, name) < 0)
+	if (catalog_name_path(st, name, &path, e) < 0)
 		return -1;
 	if (file_read(path, 2 * SHA256_HEX, &text, &len, e) < 0)
 		return e->kind == ERR_NOT_FOUND ? 0 : -1;
@@ -111,7 +136,7 @@ int catalog_name_set(const struct store *st, const char *scratch, const char *na
 	auto_free char *draft = NULL, *path = NULL, *line = NULL;
 
 	if (str_printf(&draft, e, "%s/name", scratch) < 0 ||
-		str_printf(&path, e, "%s/%s", st->names, name) < 0 ||
+		catalog_name_path(st, name, &path, e) < 0 ||
 		str_printf(&line, e, "%s\n", digest) < 0 || write_synced(draft, line, e) < 0)
 		return -1;
 	if (rename(draft, path) < 0)
@@ -131,6 +156,8 @@ int catalog_names(const struct store *st, const char *digest, struct name_list *
 
 		if (got < 0)
 			return -1;
+		for (char *c = all.items[i]; *c; c++)
+			*c = *c == '%' ? '/' : *c;
 		if (got && (!digest || strcmp(its, digest) == 0) &&
 			name_list_add(&list, all.items[i], e) < 0)
 			return -1;
@@ -188,7 +215,7 @@ static enum hold claim(const struct store *st, const char *name, int *ret_fd, st
 	auto_free char *path = NULL;
 	enum hold got;
 
-	if (str_printf(&path, e, "%s/%s", st->busy, name) < 0)
+	if (name_path(st->busy, name, &path, e) < 0)
 		return HOLD_FAILED;
 	do {
 		got = hold_file(path, HOLD_ALONE, ret_fd, e);
@@ -238,7 +265,7 @@ void catalog_release_name(const struct store *st, const char *name, int fd)
 	if (fd < 0)
 		return;
 	/* Delete the file while we hold it, so that no other process can hold it too. */
-	if (str_printf(&path, &ignored, "%s/%s", st->busy, name) == 0)
+	if (name_path(st->busy, name, &path, &ignored) == 0)
 		unlink(path);
 	close(fd);
 }

@@ -8,6 +8,10 @@
  *   tmp-XXXXXX/      a build: held while it runs; otherwise it was killed
  *   dead-*           being deleted: any process may continue that
  *   log/NAME.log     output of the last build of NAME
+ *   blobs/DIGEST     layers of container images, for the next that has them (oci/blobs.h)
+ *   container-builds/  what builds of container images keep for the next (oci/build.c)
+ *
+ * Where a file is named after a NAME, a '/' in it is a '%'.
  *
  * Rules that make this safe for any number of processes: an image appears and disappears by rename.
  * A process that gives an image a name holds the image shared, as its users do. A process that
@@ -24,11 +28,12 @@
 #define CATALOG_DOWNLOADS "downloads" /* in the cache directory */
 
 struct store { /* does not change after store_open */
-	char *images, *names, *busy, *logs;
+	char *images, *names, *busy, *logs, *blobs, *builds;
 	char *own_recipes; /* DATA_DIR/recipes: the user's recipes, which replace moat's of the same
 			      name */
-	char *cache, *recipes, *helper_path, *mirror;
-	uint64_t download_max; /* bytes; 0: any */
+	char *cache, *recipes, *helper_path, *mirror, *auth_file;
+	uint64_t download_max;                    /* bytes; 0: any */
+	uint64_t container_disk, container_cache; /* bytes */
 };
 
 struct name_list {
@@ -40,6 +45,8 @@ void name_list_free(struct name_list *list);
 #define auto_name_list __attribute__((cleanup(name_list_free)))
 
 int catalog_image_dir(const struct store *st, const char *digest, char **ret, struct err *e);
+int catalog_name_path(const struct store *st, const char *name, char **ret, struct err *e);
+int catalog_log_path(const struct store *st, const char *name, char **ret, struct err *e);
 /* Returns 1 and the digest, 0 if there is no such name. */
 int catalog_name_get(
 	const struct store *st, const char *name, char ret_digest[SHA256_HEX + 1], struct err *e);

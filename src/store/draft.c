@@ -74,6 +74,23 @@ void draft_free(struct draft *d)
 	free(d);
 }
 
+int draft_take_files(struct draft *d, const char *from_dir, const json_t *m, struct err *e)
+{
+	const char *names[MANIFEST_FILES_MAX];
+	unsigned n = manifest_files(m, names);
+
+	for (unsigned i = 0; i < n; i++) {
+		auto_free char *from = NULL, *to = NULL;
+
+		if (str_printf(&from, e, "%s/%s", from_dir, names[i]) < 0 ||
+			str_printf(&to, e, "%s/%s", d->out, names[i]) < 0)
+			return -1;
+		if (!path_exists(to) && link(from, to) < 0)
+			return err_sys(e, errno, "%s", to);
+	}
+	return 0;
+}
+
 /* Checks, hashes and syncs one file of the image; adds its size on disk. */
 static int seal_file(const struct op *op, const char *dir, const char *name, json_t *files,
 	uint64_t *size, struct err *e)

@@ -18,6 +18,9 @@ static inline void auto_draftp(struct draft **d)
 }
 #define auto_draft __attribute__((cleanup(auto_draftp)))
 
+/* Takes the files of another image that the manifest m names, but for those that are there already:
+ * files of images do not change, so both can have the same. The caller uses the other image. */
+int draft_take_files(struct draft *d, const char *from_dir, const json_t *m, struct err *e);
 /* Makes an image of d->out as the manifest m says, and gives it the name. Then removes the image
  * that had the name before, if it is unused. The caller has claimed the name. Adds members to m. */
 int draft_commit(const struct op *op, struct draft *d, json_t *m, const char *name,

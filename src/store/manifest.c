@@ -169,6 +169,7 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		{"cloud_init", JSON_TRUE}, /* or false */
 		{"used", JSON_TRUE},       /* likewise */
 		{"source", JSON_STRING},
+		{"container", JSON_OBJECT},
 		{"files", JSON_OBJECT},
 		{"container", JSON_OBJECT},
 		{"digest", JSON_STRING},
@@ -186,6 +187,91 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		       ? -1
 		       : 0;
 }
+
+/* ---- what a container image says of itself ---- */
+
+enum { LIST_MAX = 4096 };
+
+enum shape { TEXT, TEXT_OR_NULL, TEXTS, TEXTS_OR_NULL, HEALTH };
+
+static const struct {
+	const char *name;
+	enum shape shape;
+} container_members[] = {
+	{"ref", TEXT},
+	{"digest", TEXT},
+	{"entrypoint", TEXTS_OR_NULL},
+	{"cmd", TEXTS_OR_NULL},
+	{"env", TEXTS},
+	{"working_dir", TEXT_OR_NULL},
+	{"user", TEXT_OR_NULL},
+	{"healthcheck", HEALTH},
+	{"exposed_ports", TEXTS},
+	{"volumes", TEXTS},
+	{"stop_signal", TEXT_OR_NULL},
+};
+
+static bool is_texts(const json_t *list)
+{
+	const json_t *one;
+	size_t i;
+
+	if (!json_is_array(list) || json_array_size(list) > LIST_MAX)
+		return false;
+	json_array_foreach((json_t *)list, i, one)
+		if (!json_is_string(one))
+			return false;
+	return true;
+}
+
+static bool is_health(const json_t *h)
+{
+	static const char *const numbers[] = {"interval", "timeout", "start_period", "retries"};
+	const json_t *test = json_object_get(h, "test");
+
+	if (json_object_size(h) != 1 + ARRAY_LEN(numbers) || !is_texts(test) ||
+		json_array_size(test) == 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		const json_t *number = json_object_get(h, numbers[i]);
+
+		if (!json_is_number(number) || json_number_value(number) < 0)
+			return false;
+	}
+	return true;
+}
+
+static bool has_shape(const json_t *v, enum shape shape)
+{
+	switch (shape) {
+	case TEXT:
+		return json_is_string(v);
+	case TEXT_OR_NULL:
+		return json_is_string(v) || json_is_null(v);
+	case TEXTS:
+		return is_texts(v);
+	case TEXTS_OR_NULL:
+		return is_texts(v) || json_is_null(v);
+	case HEALTH:
+		return json_is_null(v) || is_health(v);
+	}
+	return false;
+}
+
+/* Checks the member "container": all of its members, and that there are no others. */
+static int check_container(const json_t *c, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(container_members); i++)
+		if (!has_shape(json_object_get(c, container_members[i].name),
+			    container_members[i].shape))
+			return err_set(e, ERR_INVALID, "container.%s: missing or of a wrong type",
+				container_members[i].name);
+	if (json_object_size(c) != ARRAY_LEN(container_members))
+		return err_set(e, ERR_INVALID, "container: it has members that moat does not know");
+	return 0;
+}
+
+/* ---- the whole ---- */
 
 int manifest_parse(struct bytes in, json_t **ret, struct err *e)
 {
@@ -205,6 +291,9 @@ int manifest_parse(struct bytes in, json_t **ret, struct err *e)
 		return err_set(e, ERR_INVALID, "arch: not a word such as \"x86_64\"");
 	if (json_integer_value(json_object_get(m, "min_ram_mb")) > RAM_MB_MAX)
 		return err_set(e, ERR_INVALID, "min_ram_mb: more than %d", RAM_MB_MAX);
+	if (json_object_get(m, "container") &&
+		check_container(json_object_get(m, "container"), e) < 0)
+		return -1;
 	if (check_files(m, e) < 0 || check_disk_format(m, e) < 0 || check_own(m, e) < 0 ||
 		check_os_type(json_string_value(json_object_get(m, "os_type")), e) < 0 ||
 		check_firmware(json_string_value(json_object_get(m, "firmware")), e) < 0 ||
@@ -269,6 +358,7 @@ void image_free(struct image *img)
 	free(img->os_type);
 	free(img->arch);
 	free(img->firmware);
+	json_decref(img->container);
 	free(img);
 }
 
@@ -325,6 +415,9 @@ int manifest_to_image(
 		return err_set(e, ERR_INVALID, "no digest");
 	img->container = json_incref(json_object_get(m, "container"));
 	img->cloud_init = read_knowledge(json_object_get(m, "cloud_init"));
+	img->container = json_deep_copy(json_object_get(m, "container"));
+	if (json_object_get(m, "container") && !img->container)
+		return err_oom(e);
 	img->used = json_is_true(json_object_get(m, "used"));
 	img->min_ram_mb = (uint64_t)json_integer_value(json_object_get(m, "min_ram_mb"));
 	img->size = (uint64_t)json_integer_value(json_object_get(m, "size"));

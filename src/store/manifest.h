@@ -8,9 +8,19 @@
 #include "store/store.h"
 #include "util/buf.h"
 
-enum { MANIFEST_SIZE_MAX = 64 * 1024, MANIFEST_FILES_MAX = 4 };
+enum { MANIFEST_SIZE_MAX = 1024 * 1024, MANIFEST_FILES_MAX = 4 };
 
-/* Checks every member. The result has only known members, with defaults filled in. */
+/*
+ * Checks every member. The result has only known members, with defaults filled in. Of an image that
+ * was a container image "container" has all of these:
+ *
+ *   ref, digest     where it is from, and the digest of its manifest there
+ *   entrypoint, cmd lists of texts, or null
+ *   env             list of "NAME=VALUE"
+ *   working_dir, user, stop_signal   texts, or null
+ *   healthcheck     null, or {test: [...], interval, timeout, start_period (seconds), retries}
+ *   exposed_ports, volumes           lists of texts
+ */
 int manifest_parse(struct bytes in, json_t **ret, struct err *e);
 /* The names of the image's files, borrowed from m. */
 unsigned manifest_files(const json_t *m, const char *ret[MANIFEST_FILES_MAX]);

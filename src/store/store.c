@@ -9,6 +9,7 @@
 #include "store/catalog.h"
 #include "store/cloud.h"
 #include "store/manifest.h"
+#include "store/ref.h"
 #include "store/recipe.h"
 #include "util/auto.h"
 #include "util/system/io.h"
@@ -42,15 +43,20 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 		str_printf(&st->names, e, "%s/names", st->images) < 0 ||
 		str_printf(&st->busy, e, "%s/busy", st->images) < 0 ||
 		str_printf(&st->logs, e, "%s/log", st->images) < 0 ||
+		str_printf(&st->blobs, e, "%s/blobs", st->images) < 0 ||
+		str_printf(&st->builds, e, "%s/container-builds", st->images) < 0 ||
 		str_printf(&st->own_recipes, e, "%s/recipes", cfg->data_dir) < 0 ||
 		str_dup(cfg->cache_dir, &st->cache, e) < 0 ||
 		str_dup(cfg->recipe_dir, &st->recipes, e) < 0 ||
 		str_dup(cfg->helper_path, &st->helper_path, e) < 0 ||
 		str_dup(cfg->mirror ? cfg->mirror : "", &st->mirror, e) < 0 ||
+		str_dup(cfg->auth_file ? cfg->auth_file : "", &st->auth_file, e) < 0 ||
 		make_dirs(st, e) < 0) {
 		store_close(st);
 		return err_wrap(e, "image store");
 	}
+	st->container_disk = cfg->container_disk ? cfg->container_disk : (uint64_t)20 << 30;
+	st->container_cache = cfg->container_cache;
 	/* A failure to delete is no reason not to start: store_gc reports it. */
 	catalog_sweep(st, NULL, NULL, &ignored);
 	*ret = st;
@@ -65,11 +71,14 @@ void store_close(struct store *st)
 	free(st->names);
 	free(st->busy);
 	free(st->logs);
+	free(st->blobs);
+	free(st->builds);
 	free(st->own_recipes);
 	free(st->cache);
 	free(st->recipes);
 	free(st->helper_path);
 	free(st->mirror);
+	free(st->auth_file);
 	free(st);
 }
 
@@ -82,6 +91,9 @@ static int not_found(const struct store *st, const char *ref, struct err *e)
 	if (recipe_find(st, ref, &recipe, e) == 0)
 		return err_set(e, ERR_NOT_FOUND,
 			"no image \"%s\"; build it with: moat image build %s", shown, shown);
+	if (oci_ref_is_meant(ref) && !str_starts(ref, "sha256:"))
+		return err_set(e, ERR_NOT_FOUND, "no image \"%s\"; get it with: moat image pull %s",
+			shown, shown);
 	if (cloud_find(ref))
 		return err_set(e, ERR_NOT_FOUND,
 			"no image \"%s\"; download it with: moat image pull %s", shown, shown);
@@ -122,15 +134,20 @@ static int resolve(const struct store *st, const char *ref, char ret_digest[SHA2
 	char **ret_name, struct err *e)
 {
 	auto_name_list struct name_list names = {0};
+	struct oci_ref container;
+	const char *name = ref;
 	struct err ignored;
 	int got = 0;
 
+	/* A digest that begins with "sha256:" reads as a name with a tag, too. */
 	if (check_image_name(ref, &ignored) == 0)
 		got = catalog_name_get(st, ref, ret_digest, e);
+	else if (oci_ref_is_meant(ref) && oci_ref_read(ref, &container, &ignored) == 0)
+		got = catalog_name_get(st, name = container.text, ret_digest, e);
 	if (got < 0)
 		return -1;
 	if (got)
-		return str_dup(ref, ret_name, e);
+		return str_dup(name, ret_name, e);
 	got = find_by_prefix(st, ref, ret_digest, e);
 	if (got <= 0)
 		return got < 0 ? -1 : not_found(st, ref, e);
@@ -295,7 +312,7 @@ static int drop_names(const struct claims *c, const char *digest, struct err *e)
 			return -1;
 		if (got == 0 || strcmp(now, digest) != 0)
 			continue;
-		if (str_printf(&path, e, "%s/%s", c->st->names, c->names.items[i]) < 0)
+		if (catalog_name_path(c->st, c->names.items[i], &path, e) < 0)
 			return -1;
 		if (unlink(path) < 0 && errno != ENOENT)
 			return err_sys(e, errno, "%s", path);
@@ -339,8 +356,11 @@ int store_remove(struct store *st, const char *ref, uint64_t *ret_freed, struct 
 
 	if (resolve(st, ref, digest, &name, e) < 0 || catalog_names(st, digest, &names, e) < 0)
 		return -1;
-	others_stay = strcmp(name, ref) == 0 && names.n > 1;
-	if (name_list_add(&one, ref, e) < 0 ||
+	/* By a name, in whatever form, only that one goes. */
+	others_stay =
+		names.n > 1 &&
+		(strcmp(name, ref) == 0 || (oci_ref_is_meant(ref) && !str_starts(ref, "sha256:")));
+	if (name_list_add(&one, name, e) < 0 ||
 		claims_take(&claims, others_stay ? &one : &names, e) < 0)
 		return -1;
 	if (!others_stay)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,8 +24,12 @@ struct store_config {
 	const char *recipe_dir;  /* has NAME.sh, the recipe for image NAME. One in DATA_DIR/recipes
 				    replaces it */
 	const char *helper_path; /* moat-helper, whose guard runs above children */
-	const char *mirror;    /* takes the place of the hosts of cloud images; NULL or "": none */
-	uint64_t download_max; /* bytes that a download may have; 0: any */
+	const char *mirror; /* takes the place of the hosts of cloud images, and of docker.io; NULL
+			       or "": none */
+	uint64_t download_max;    /* bytes that a download may have; 0: any */
+	const char *auth_file;    /* logins for registries; NULL or "": where the tools look */
+	uint64_t container_disk;  /* bytes of a container image's disk; 0: 20 GiB */
+	uint64_t container_cache; /* bytes of what is kept for later container images */
 };
 
 enum knowledge { UNKNOWN, KNOWN_YES, KNOWN_NO };
@@ -45,6 +50,7 @@ struct image {
 	enum knowledge cloud_init; /* whether cloud-init is in it */
 	json_t *container;         /* what a container image says of itself; NULL: it is none */
 	bool used;                 /* the disk is that of a VM that ran: it has an identity */
+	json_t *container;         /* see manifest.h; NULL: it was no container image */
 	uint64_t min_ram_mb;       /* 0: unknown */
 	uint64_t size;             /* bytes on this host's disk */
 	int64_t created;           /* Unix time */
@@ -149,6 +155,43 @@ int store_pull(struct store *st, const struct op *op, const char *image, const c
  * the import; its path is not used. */
 int store_pull_url(struct store *st, const struct op *op, const char *url, const char *sha256,
 	const struct import_req *as, struct image **ret, struct err *e);
+
+/* Whether somebody who may mean an image of moat's, a URL or a container image means the last
+ * (ref.h). */
+bool store_oci_is_meant(const char *text);
+
+struct oci_pull_req {
+	const char *ref;  /* of a container image in a registry (ref.h) */
+	const char *name; /* of the image; NULL: the reference in full */
+	bool missing;     /* if the name is there, ask no registry whether it has a newer one */
+	bool rebuild;     /* make it again, even of what is there */
+};
+/*
+ * Makes an image of a container image. One that was made before of the same manifest is the same
+ * image, under another name. Fails, is cancelled and is shared like store_build. See oci/pull.c.
+ */
+int store_oci_pull(struct store *st, const struct op *op, const struct oci_pull_req *req,
+	struct image **ret, struct err *e);
+
+struct oci_build_req {
+	const char *context; /* absolute: the directory whose files COPY takes */
+	const char *file;    /* the Dockerfile, absolute or in the context; NULL: "Dockerfile" */
+	const char *target;  /* a stage; NULL: the last */
+	const json_t *args;  /* object of texts; NULL: none */
+	const char *name;    /* of the image; NULL: made of all the above */
+	bool rebuild;        /* even if nothing has changed */
+};
+/* Builds a container image, and makes an image of it. If the same files were built before in the
+ * same way, it is that image. Fails, is cancelled and is shared like store_build. See oci/build.c.
+ */
+int store_oci_build(struct store *st, const struct op *op, const struct oci_build_req *req,
+	struct image **ret, struct err *e);
+/* Makes an image of a container image in a file or directory: of `docker save`, or of the OCI's
+ * layout. req->path: what store_oci_found has accepted. See oci/import.c. */
+int store_oci_import(struct store *st, const struct op *op, const struct import_req *req,
+	struct image **ret, struct err *e);
+/* Whether a file or directory is, by its look, a container image. */
+bool store_oci_found(const char *path);
 
 /* Removes what killed builds have left, and images without a name that are unused. report() gets a
  * line for each; it may be NULL. */

@@ -61,12 +61,17 @@ static const struct opt import_opts[] = {
 };
 const struct cmd cmd_image_import = {
 	.name = "image import",
-	.synopsis = "FILE|URL",
-	.summary = "make an image from a disk file: qcow2, raw, vmdk, vdi, vhdx or ova",
-	.about = "The file is copied and converted; it is not needed afterwards. It may be "
-		 "compressed\n"
-		 "by gzip, xz or zstd. The system in it needs the QEMU guest agent.",
-	.examples = "  moat image import --name kali --user kali kali-linux.qcow2",
+	.synopsis = "FILE|DIR|URL",
+	.summary = "make an image from a disk file, or of a container image in a file",
+	.about = "Disks: qcow2, raw, vmdk, vdi, vhdx, ova; they may be compressed by gzip, xz or "
+		 "zstd.\n"
+		 "The system in it needs the QEMU guest agent. Container images: a tar file of "
+		 "`docker\n"
+		 "save`, or an OCI layout, as a tar file or a directory. What is imported is not "
+		 "needed\n"
+		 "afterwards.",
+	.examples = "  moat image import --name kali --user kali kali-linux.qcow2\n"
+		    "  moat image import --name lab lab-image.tar",
 	.opts = import_opts,
 	.min = 1,
 	.max = 1,

@@ -15,12 +15,12 @@ static json_t *image_to_json(const struct image *img)
 				     ? json_null()
 				     : json_boolean(img->cloud_init == KNOWN_YES);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:s, s:o}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:s, s:o, s:O?}",
 		"name", img->name, "digest", img->digest, "description", img->description, "arch",
 		img->arch, "user", img->user ? img->user : "root", "size", (json_int_t)img->size,
 		"created", (json_int_t)img->created, "kernel", img->kernel != NULL, "disk",
 		img->disk != NULL, "firmware", img->firmware, "os_type", img->os_type, "dir",
-		img->dir, "cloud_init", cloud_init);
+		img->dir, "cloud_init", cloud_init, "container", img->container);
 }
 
 static int give_image(const struct image *img, json_t **ret, struct err *e)
@@ -107,18 +107,39 @@ static int change_image(struct request *rq, const char *base, int rebuild, json_
 	return store_change(rq->daemon->store, &rq->op, &req, ret, e);
 }
 
+/* args: {"dockerfile": {...}, "name": ...}. */
+static int build_container(struct request *rq, const char *name, int rebuild, json_t *dockerfile,
+	struct image **ret, struct err *e)
+{
+	struct oci_build_req req = {.name = name, .rebuild = rebuild};
+	json_t *args = NULL;
+
+	if (json_get(dockerfile, "dockerfile", e, "{s:s, s?s, s?s, s?o}", "context", &req.context,
+		    "file", &req.file, "target", &req.target, "args", &args) < 0)
+		return -1;
+	req.args = args;
+	return store_oci_build(rq->daemon->store, &rq->op, &req, ret, e);
+}
+
 int handle_image_build(struct request *rq, json_t **ret, struct err *e)
 {
 	auto_image struct image *img = NULL;
-	json_t *steps = NULL;
-	const char *name;
+	json_t *steps = NULL, *dockerfile = NULL;
+	const char *image = NULL, *name = NULL;
 	int rebuild = 0;
 
-	if (json_get(rq->args, "args", e, "{s:s, s?b, s?o}", "image", &name, "rebuild", &rebuild,
-		    "steps", &steps) < 0)
+	if (json_get(rq->args, "args", e, "{s?s, s?b, s?o, s?o, s?s}", "image", &image, "rebuild",
+		    &rebuild, "steps", &steps, "dockerfile", &dockerfile, "name", &name) < 0)
 		return -1;
-	if (steps ? change_image(rq, name, rebuild, steps, &img, e) < 0
-		  : store_build(rq->daemon->store, &rq->op, name, rebuild, &img, e) < 0)
+	if (!image == !dockerfile || (dockerfile && steps) || (name && !dockerfile))
+		return err_set(e, ERR_INVALID,
+			"args: either image, or dockerfile, which alone may have a name");
+	if (dockerfile)
+		return build_container(rq, name, rebuild, dockerfile, &img, e) < 0
+			       ? -1
+			       : give_image(img, ret, e);
+	if (steps ? change_image(rq, image, rebuild, steps, &img, e) < 0
+		  : store_build(rq->daemon->store, &rq->op, image, rebuild, &img, e) < 0)
 		return -1;
 	return give_image(img, ret, e);
 }
@@ -128,21 +149,28 @@ int handle_image_pull(struct request *rq, json_t **ret, struct err *e)
 	auto_image struct image *img = NULL;
 	const char *from, *sha256 = NULL;
 	struct import_req as = {0};
-	int rebuild = 0, rc;
+	int rebuild = 0, missing = 0, rc;
 	enum spec_os os;
 
-	if (json_get(rq->args, "args", e, "{s:s, s?s, s?b, s?s, s?s, s?s, s?s}", "from", &from,
-		    "sha256", &sha256, "rebuild", &rebuild, "name", &as.name, "user", &as.user,
-		    "os_type", &as.os_type, "firmware", &as.firmware) < 0 ||
+	if (json_get(rq->args, "args", e, "{s:s, s?s, s?b, s?b, s?s, s?s, s?s, s?s}", "from", &from,
+		    "sha256", &sha256, "rebuild", &rebuild, "missing", &missing, "name", &as.name,
+		    "user", &as.user, "os_type", &as.os_type, "firmware", &as.firmware) < 0 ||
 		(as.os_type && spec_os_find(as.os_type, &os, e) < 0))
 		return -1;
-	if (strstr(from, "://")) {
+	if (strstr(from, "://") && !store_oci_is_meant(from)) {
 		rc = store_pull_url(rq->daemon->store, &rq->op, from, sha256, &as, &img, e);
 	} else if (sha256 || as.user || as.os_type || as.firmware) {
 		return err_set(e, ERR_INVALID,
-			"sha256, user, os_type and firmware are for what a URL names: moat knows "
-			"those of %s",
+			"sha256, user, os_type and firmware are for a disk that a URL names, not "
+			"for %s",
 			from);
+	} else if (store_oci_is_meant(from)) {
+		rc = store_oci_pull(rq->daemon->store, &rq->op,
+			&(struct oci_pull_req){.ref = from,
+				.name = as.name,
+				.missing = missing,
+				.rebuild = rebuild},
+			&img, e);
 	} else {
 		rc = store_pull(rq->daemon->store, &rq->op, from, as.name, rebuild, &img, e);
 	}

@@ -205,7 +205,7 @@ static int name_from_path(const char *path, char **ret, struct err *e)
 {
 	static const char *const packed[] = {".gz", ".xz", ".zst"};
 	static const char *const endings[] = {
-		".qcow2", ".raw", ".img", ".vmdk", ".vdi", ".vhdx", ".ova"};
+		".qcow2", ".raw", ".img", ".vmdk", ".vdi", ".vhdx", ".ova", ".tar"};
 	const char *slash = strrchr(path, '/');
 	auto_free char *name = NULL;
 
@@ -248,6 +248,8 @@ int store_import(struct store *st, const struct op *op, const struct import_req 
 			return -1;
 		named.name = name;
 	}
+	if (store_oci_found(req->path))
+		return store_oci_import(st, op, &named, ret, e);
 	if (source_open(req->path, req->path, &s, e) < 0 ||
 		catalog_claim_name(st, op, named.name, &claim, e) < 0)
 		return -1;

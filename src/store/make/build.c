@@ -35,8 +35,8 @@ static int build_claimed(struct store *st, const struct op *op, const char *name
 	auto_free char *log = NULL;
 	auto_json json_t *m = NULL;
 
-	if (str_printf(&log, e, "%s/%s.log", st->logs, name) < 0 ||
-		dir_make(st->cache, 0700, e) < 0 || draft_new(st, &d, e) < 0)
+	if (catalog_log_path(st, name, &log, e) < 0 || dir_make(st->cache, 0700, e) < 0 ||
+		draft_new(st, &d, e) < 0)
 		return -1;
 	op_progress(op, 0, 0, "building %s", name);
 	if (recipe_run(op, d, &(struct recipe_run){.path = recipe, .name = name, .log = log}, e) <
@@ -63,7 +63,7 @@ static struct name_version name_version_of(const struct store *st, const char *n
 	struct err ignored;
 	struct stat sb;
 
-	if (str_printf(&path, &ignored, "%s/%s", st->names, name) < 0 || stat(path, &sb) < 0)
+	if (catalog_name_path(st, name, &path, &ignored) < 0 || stat(path, &sb) < 0)
 		return (struct name_version){0};
 	return (struct name_version){sb.st_ino, sb.st_mtim};
 }

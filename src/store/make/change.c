@@ -238,8 +238,7 @@ int change_run(const struct op *op, struct draft *d, const struct change_disk *c
 	strv_addf(&env, "MOAT_DISK_TOOL=%.*s/moat-disk", (int)(slash ? slash - st->helper_path : 0),
 		st->helper_path);
 	if (strv_check(&env, e) < 0 || str_printf(&path, e, "%s/change.sh", st->recipes) < 0 ||
-		str_printf(&log, e, "%s/%s.log", st->logs, c->name) < 0 ||
-		dir_make(st->cache, 0700, e) < 0)
+		catalog_log_path(st, c->name, &log, e) < 0 || dir_make(st->cache, 0700, e) < 0)
 		return -1;
 	op_progress(op, 0, 0, "unpacking the disk");
 	if (unpack(op, d, c, e) < 0)
@@ -281,28 +280,6 @@ static int make_manifest(const struct store *st, const struct image *base, const
 	return 0;
 }
 
-/* The kernel and the initramfs are the base's: files of images do not change, so both can have the
- * same. */
-static int take_files(
-	const struct image *base, const struct draft *d, const json_t *m, struct err *e)
-{
-	const char *names[MANIFEST_FILES_MAX];
-	unsigned n = manifest_files(m, names);
-
-	for (unsigned i = 0; i < n; i++) {
-		auto_free char *from = NULL, *to = NULL;
-
-		if (strcmp(names[i], DISK_NAME) == 0)
-			continue;
-		if (str_printf(&from, e, "%s/%s", base->dir, names[i]) < 0 ||
-			str_printf(&to, e, "%s/%s", d->out, names[i]) < 0)
-			return -1;
-		if (link(from, to) < 0)
-			return err_sys(e, errno, "%s", to);
-	}
-	return 0;
-}
-
 /* Changes an image that is in use, into one whose name the caller has claimed. */
 static int change_claimed(struct store *st, const struct op *op, const struct change_req *req,
 	const struct image *base, struct image **ret, struct err *e)
@@ -325,7 +302,7 @@ static int change_claimed(struct store *st, const struct op *op, const struct ch
 	got = req->rebuild ? 0 : draft_reuse(op, d, m, req->name, ret, e);
 	if (got != 0)
 		return got < 0 ? -1 : 0;
-	if (change_run(op, d, &c, e) < 0 || take_files(base, d, m, e) < 0)
+	if (change_run(op, d, &c, e) < 0 || draft_take_files(d, base->dir, m, e) < 0)
 		return -1;
 	return draft_commit(op, d, m, req->name, ret, e);
 }
