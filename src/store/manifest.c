@@ -169,7 +169,6 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		{"cloud_init", JSON_TRUE}, /* or false */
 		{"used", JSON_TRUE},       /* likewise */
 		{"source", JSON_STRING},
-		{"container", JSON_OBJECT},
 		{"files", JSON_OBJECT},
 		{"container", JSON_OBJECT},
 		{"digest", JSON_STRING},
@@ -343,7 +342,6 @@ void image_free(struct image *img)
 {
 	if (!img)
 		return;
-	json_decref(img->container);
 	free(img->name);
 	free(img->digest);
 	free(img->description);
@@ -415,9 +413,6 @@ int manifest_to_image(
 		return err_set(e, ERR_INVALID, "no digest");
 	img->container = json_incref(json_object_get(m, "container"));
 	img->cloud_init = read_knowledge(json_object_get(m, "cloud_init"));
-	img->container = json_deep_copy(json_object_get(m, "container"));
-	if (json_object_get(m, "container") && !img->container)
-		return err_oom(e);
 	img->used = json_is_true(json_object_get(m, "used"));
 	img->min_ram_mb = (uint64_t)json_integer_value(json_object_get(m, "min_ram_mb"));
 	img->size = (uint64_t)json_integer_value(json_object_get(m, "size"));

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <jansson.h>
-
 #include "util/err.h"
 #include "util/thread/op.h"
 
@@ -48,7 +46,6 @@ struct image {
 	char *arch;                /* "x86_64" */
 	char *firmware;            /* "any", "bios", "uefi" */
 	enum knowledge cloud_init; /* whether cloud-init is in it */
-	json_t *container;         /* what a container image says of itself; NULL: it is none */
 	bool used;                 /* the disk is that of a VM that ran: it has an identity */
 	json_t *container;         /* see manifest.h; NULL: it was no container image */
 	uint64_t min_ram_mb;       /* 0: unknown */
