@@ -1,5 +1,5 @@
 /* up.h - makes a sandbox, for `up` and `run`, which have these options: --name, --label, --build,
- * --no-wait and those of choose-spec.h. */
+ * --no-wait and those of choose/spec.h. */
 #pragma once
 
 #include "cli/cli.h"

@@ -21,6 +21,7 @@ struct config {
 	unsigned container_disk_gb;  /* size of the disks of container images */
 	unsigned container_cache_mb; /* disk for layers and builds that a later image may need */
 	char *registry_auth_file;    /* logins for registries; "": where skopeo looks itself */
+	char *compose_egress;        /* "open" or "deny": where networks of compose files lead */
 };
 
 /* Reads the text of the file. Pure. */

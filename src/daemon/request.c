@@ -26,6 +26,7 @@ static const struct handler handlers[] = {
 	{"up", handle_up, false},
 	{"standby", handle_standby, false},
 	{"validate", handle_validate, false},
+	{"compose", handle_compose, false},
 	{"ls", handle_ls, false, true},
 	{"watch", handle_watch, false},
 	{"rm", handle_rm, false, true},

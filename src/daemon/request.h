@@ -66,6 +66,7 @@ int request_input_locked(
 /* The handlers of the operations, which are defined in ops/, in files by subject. */
 int handle_up(struct request *rq, json_t **ret, struct err *e);
 int handle_standby(struct request *rq, json_t **ret, struct err *e);
+int handle_compose(struct request *rq, json_t **ret, struct err *e);
 int handle_validate(struct request *rq, json_t **ret, struct err *e);
 int handle_ls(struct request *rq, json_t **ret, struct err *e);
 int handle_watch(struct request *rq, json_t **ret, struct err *e);

@@ -14,8 +14,16 @@
 
 #define SHOWN_MAX 64
 
+/*
+ * What aliases stand for is copied, and a few aliases of aliases can expand to gigabytes: so many
+ * values may come of them in one text.
+ */
+#define ALIASED_MAX 65536
+
 struct reader {
 	yaml_parser_t parser;
+	json_t *anchors; /* object: name -> value; NULL: aliases are refused */
+	size_t aliased;  /* how many values aliases have become */
 	struct err *e;
 };
 
@@ -28,6 +36,7 @@ static void auto_eventp(yaml_event_t *event)
 static void auto_parserp(struct reader *r)
 {
 	yaml_parser_delete(&r->parser);
+	json_decref(r->anchors);
 }
 #define auto_reader __attribute__((cleanup(auto_parserp)))
 
@@ -215,6 +224,35 @@ static int read_sequence(struct reader *r, unsigned depth, json_t **ret)
 	return 0;
 }
 
+static bool is_merge(const struct reader *r, const yaml_event_t *key)
+{
+	return r->anchors && key->type == YAML_SCALAR_EVENT &&
+	       key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+	       strcmp((const char *)key->data.scalar.value, "<<") == 0;
+}
+
+/* What "<<" names: one mapping, or several of which earlier ones win. They are kept in ret_merged,
+ * because members that are written out win over all of them, wherever those stand. */
+static int read_merge(
+	struct reader *r, yaml_mark_t mark, unsigned depth, json_t *ret_merged, struct err *e)
+{
+	auto_event yaml_event_t event = {0};
+	auto_json json_t *value = NULL, *list = NULL;
+	json_t *one;
+	size_t i;
+
+	if (next_event(r, &event) < 0 || read_node(r, &event, depth, &value) < 0)
+		return -1;
+	list = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
+	json_array_foreach(list, i, one) {
+		if (!json_is_object(one))
+			return bad(r, mark, "\"<<\" takes a mapping, or a list of them");
+		if (json_object_update_missing(ret_merged, one) < 0)
+			return err_oom(e);
+	}
+	return list ? 0 : err_oom(e);
+}
+
 /* Takes the key from its event, reads the value that follows it, and adds both to the object. */
 static int read_pair(struct reader *r, const yaml_event_t *key, unsigned depth, json_t *object)
 {
@@ -238,9 +276,9 @@ static int read_pair(struct reader *r, const yaml_event_t *key, unsigned depth, 
 
 static int read_mapping(struct reader *r, unsigned depth, json_t **ret)
 {
-	auto_json json_t *object = json_object();
+	auto_json json_t *object = json_object(), *merged = json_object();
 
-	if (!object)
+	if (!object || !merged)
 		return err_oom(r->e);
 	for (;;) {
 		auto_event yaml_event_t key = {0};
@@ -249,21 +287,86 @@ static int read_mapping(struct reader *r, unsigned depth, json_t **ret)
 			return -1;
 		if (key.type == YAML_MAPPING_END_EVENT)
 			break;
-		if (read_pair(r, &key, depth, object) < 0)
+		if (is_merge(r, &key)) {
+			if (read_merge(r, key.start_mark, depth, merged, r->e) < 0)
+				return -1;
+		} else if (read_pair(r, &key, depth, object) < 0) {
 			return -1;
+		}
 	}
+	if (json_object_update_missing(object, merged) < 0)
+		return err_oom(r->e);
 	*ret = take_ptr(&object);
 	return 0;
 }
 
-/* depth: how many more levels may be opened. */
-static int read_node(struct reader *r, const yaml_event_t *event, unsigned depth, json_t **ret)
+/* How many values there are in j, itself among them; levels: how deep it may be at most. */
+static size_t count_values(const json_t *j, unsigned levels, bool *ret_deep)
+{
+	const char *key;
+	json_t *child;
+	size_t i, n = 1;
+
+	if (!json_is_object(j) && !json_is_array(j))
+		return 1;
+	if (levels == 0) {
+		*ret_deep = true;
+		return 1;
+	}
+	json_array_foreach((json_t *)j, i, child)
+		n += count_values(child, levels - 1, ret_deep);
+	json_object_foreach((json_t *)j, key, child)
+		n += count_values(child, levels - 1, ret_deep);
+	return n;
+}
+
+static int read_alias(struct reader *r, const yaml_event_t *event, unsigned depth, json_t **ret)
+{
+	const char *name = (const char *)event->data.alias.anchor;
+	const json_t *value;
+	bool deep = false;
+
+	if (!r->anchors)
+		return bad(r, event->start_mark, "aliases (*name) are not supported; write it out");
+	value = json_object_get(r->anchors, name);
+	if (!value)
+		return bad(r, event->start_mark, "there is no anchor &%.60s before it", name);
+	r->aliased += count_values(value, depth, &deep);
+	if (deep)
+		return bad(r, event->start_mark, "nested more than %d levels deep", SPEC_DEPTH_MAX);
+	if (r->aliased > ALIASED_MAX)
+		return bad(r, event->start_mark, "aliases stand for more than %d values in all",
+			ALIASED_MAX);
+	*ret = json_deep_copy(value);
+	return *ret ? 0 : err_oom(r->e);
+}
+
+/* Remembers what an anchor names. */
+static int keep_anchor(struct reader *r, const yaml_char_t *anchor, const json_t *value)
+{
+	if (!anchor || !r->anchors)
+		return 0;
+	r->aliased += 1; /* so is a text of nothing but anchors bounded */
+	return json_object_set_new(r->anchors, (const char *)anchor, json_deep_copy(value)) < 0
+		       ? err_oom(r->e)
+		       : 0;
+}
+
+static const yaml_char_t *anchor_of(const yaml_event_t *event)
+{
+	return event->type == YAML_SCALAR_EVENT           ? event->data.scalar.anchor
+	       : event->type == YAML_SEQUENCE_START_EVENT ? event->data.sequence_start.anchor
+	       : event->type == YAML_MAPPING_START_EVENT  ? event->data.mapping_start.anchor
+							  : NULL;
+}
+
+static int read_value(struct reader *r, const yaml_event_t *event, unsigned depth, json_t **ret)
 {
 	yaml_mark_t mark = event->start_mark;
 
 	switch (event->type) {
-	case YAML_ALIAS_EVENT: /* a few aliases can expand to gigabytes */
-		return bad(r, mark, "aliases (*name) are not supported; write it out");
+	case YAML_ALIAS_EVENT:
+		return read_alias(r, event, depth, ret);
 	case YAML_SCALAR_EVENT:
 		return read_scalar(r, event, ret);
 	case YAML_SEQUENCE_START_EVENT:
@@ -283,6 +386,17 @@ static int read_node(struct reader *r, const yaml_event_t *event, unsigned depth
 	}
 }
 
+/* depth: how many more levels may be opened. */
+static int read_node(struct reader *r, const yaml_event_t *event, unsigned depth, json_t **ret)
+{
+	auto_json json_t *value = NULL;
+
+	if (read_value(r, event, depth, &value) < 0 || keep_anchor(r, anchor_of(event), value) < 0)
+		return -1;
+	*ret = take_ptr(&value);
+	return 0;
+}
+
 /* Reads one event and insists that it is of this type. */
 static int expect(struct reader *r, yaml_event_type_t type, const char *otherwise)
 {
@@ -293,9 +407,9 @@ static int expect(struct reader *r, yaml_event_type_t type, const char *otherwis
 	return event.type == type ? 0 : bad(r, event.start_mark, "%s", otherwise);
 }
 
-static int read_yaml(struct bytes text, json_t **ret, struct err *e)
+static int read_yaml(struct bytes text, bool aliases, json_t **ret, struct err *e)
 {
-	auto_reader struct reader r = {.e = e};
+	auto_reader struct reader r = {.e = e, .anchors = aliases ? json_object() : NULL};
 	auto_event yaml_event_t root = {0};
 	auto_json json_t *j = NULL;
 
@@ -365,7 +479,7 @@ static bool looks_like_json(struct bytes text)
 	return i == text.len || text.p[i] == '"' || text.p[i] == '}';
 }
 
-int spec_text_to_json(struct bytes text, json_t **ret, struct err *e)
+static int text_to_json(struct bytes text, bool aliases, json_t **ret, struct err *e)
 {
 	struct err json_err;
 	bool json;
@@ -380,9 +494,19 @@ int spec_text_to_json(struct bytes text, json_t **ret, struct err *e)
 	json = looks_like_json(text);
 	if (json && read_json(text, ret, &json_err) == 0)
 		return 0;
-	if (read_yaml(text, ret, e) == 0)
+	if (read_yaml(text, aliases, ret, e) == 0)
 		return 0;
 	if (json)
 		*e = json_err;
 	return -1;
+}
+
+int spec_text_to_json(struct bytes text, json_t **ret, struct err *e)
+{
+	return text_to_json(text, false, ret, e);
+}
+
+int yaml_with_aliases_to_json(struct bytes text, json_t **ret, struct err *e)
+{
+	return text_to_json(text, true, ret, e);
 }

@@ -16,3 +16,6 @@
 
 /* Messages of errors in the text begin with "line L, column C: ". */
 int spec_text_to_json(struct bytes text, json_t **ret, struct err *e);
+/* The same for texts that are no specs: aliases and "<<" mean what they do in YAML 1.1, within
+ * bounds. */
+int yaml_with_aliases_to_json(struct bytes text, json_t **ret, struct err *e);

@@ -116,9 +116,7 @@ static json_t *value_of(const char *name, const char *value)
 	return json_string(value);
 }
 
-/* All of the environment: Vagrant reads PATH, VAGRANT_HOME and more, and a Vagrantfile can read any
- * variable. */
-static int environment(json_t **ret, struct err *e)
+int access_environment(json_t **ret, struct err *e)
 {
 	auto_json json_t *env = json_object();
 
@@ -135,7 +133,17 @@ static int environment(json_t **ret, struct err *e)
 		/* Fails, and skips the variable, if the value is not UTF-8. */
 		json_object_set_new(env, name, value_of(name, equals + 1));
 	}
-	return json_make(ret, e, "{s:O}", "env", env);
+	*ret = take_ptr(&env);
+	return 0;
+}
+
+/* All of the environment: Vagrant reads PATH, VAGRANT_HOME and more, and a Vagrantfile can read any
+ * variable. */
+static int environment(json_t **ret, struct err *e)
+{
+	json_t *env;
+
+	return access_environment(&env, e) < 0 ? -1 : json_make(ret, e, "{s:o}", "env", env);
 }
 
 int access_add_all(json_t *args, struct err *e)

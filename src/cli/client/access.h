@@ -18,3 +18,5 @@ int access_add(json_t *args, struct err *e);
 int access_add_all(json_t *args, struct err *e);
 /* Adds what one driver needs: the servers, or for Vagrant the environment. */
 int access_add_for(json_t *args, const char *driver, struct err *e);
+/* The environment of this process as an object of texts, but for what is not UTF-8. */
+int access_environment(json_t **ret, struct err *e);

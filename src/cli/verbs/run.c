@@ -1,4 +1,4 @@
-#include "cli/choose-spec.h"
+#include "cli/choose/spec.h"
 #include "cli/exec.h"
 #include "cli/up.h"
 #include "util/auto.h"

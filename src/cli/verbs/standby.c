@@ -1,4 +1,4 @@
-#include "cli/choose-spec.h"
+#include "cli/choose/spec.h"
 #include "cli/cli.h"
 #include "cli/terminal/signals.h"
 #include "util/auto.h"

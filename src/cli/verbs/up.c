@@ -1,5 +1,6 @@
-#include "cli/choose-spec.h"
+#include "cli/choose/spec.h"
 #include "cli/cli.h"
+#include "cli/choose/compose.h"
 #include "cli/up.h"
 #include "util/auto.h"
 
@@ -14,28 +15,36 @@ static int hold(struct cli *cli, const char *id, struct err *e)
 	return EXIT_OK;
 }
 
-static int check_only(struct cli *cli, json_t *spec, struct err *e)
+/* told: what was said of a compose file; NULL: it is none. */
+static int check_only(struct cli *cli, json_t *spec, const json_t *told, struct err *e)
 {
 	auto_json json_t *result = NULL;
 
 	if (cli_request(cli, "validate", json_pack("{s:O}", "spec", spec), &result, e) < 0)
 		return -1;
+	if (told &&
+		(json_object_set(result, "accepted", json_object_get(told, "accepted")) < 0 ||
+			json_object_set(result, "networks", json_object_get(told, "networks")) < 0))
+		return err_oom(e);
 	if (cli->json)
 		return print_json(&cli->screen, result, e);
+	compose_tell(cli, told, true);
 	cli_note(cli, "the spec is valid");
 	return EXIT_OK;
 }
 
 static int cmd_up_run(struct cli *cli, struct err *e)
 {
-	auto_json json_t *spec = NULL, *result = NULL;
+	auto_json json_t *spec = NULL, *result = NULL, *told = NULL;
 	double timeout = 0;
 	const char *id;
 
-	if (choose_spec(cli, &spec, e) < 0 || args_seconds(cli->args, "timeout", &timeout, e))
+	if (choose_spec_told(cli, &spec, &told, e) < 0 ||
+		args_seconds(cli->args, "timeout", &timeout, e))
 		return -1;
 	if (args_has(cli->args, "check"))
-		return check_only(cli, spec, e);
+		return check_only(cli, spec, told, e);
+	compose_tell(cli, told, false);
 	if (up_make(cli, spec, timeout, &result, e) < 0)
 		return -1;
 	id = get_str(result, "id");
@@ -66,10 +75,12 @@ static const struct opt up_opts[] = {
 const struct cmd cmd_up = {
 	.name = "up",
 	.group = "Sandboxes:",
-	.synopsis = "[SPEC|IMAGE|VAGRANTFILE|DIR]",
+	.synopsis = "[SPEC|IMAGE|COMPOSE|DOCKERFILE|VAGRANTFILE|DIR]",
 	.summary = "make a sandbox and print its id",
 	.about = "SPEC is a YAML or JSON file, or - for standard input; without it ./moat.yaml is\n"
-		 "used. A bare word is the name of an image. VAGRANTFILE is a file with that word "
+		 "used. A bare word is the name of an image. COMPOSE is a compose file, each "
+		 "service a\n"
+		 "VM; DOCKERFILE is built. VAGRANTFILE is a file with that word "
 		 "in\n"
 		 "front, or at its end after a dot; Vagrant then sees this command's environment, "
 		 "and\n"
@@ -84,6 +95,7 @@ const struct cmd cmd_up = {
 		"  moat up lab.yaml --label user=kim    several VMs and networks\n"
 		"  moat up --check lab.yaml             is the spec right?\n"
 		"  moat up --cdrom install.iso          an empty disk of 20 GiB, and an installer\n"
+		"  moat up compose.yaml                 a VM for each service, without Docker\n"
 		"  moat up ./Vagrantfile                the machines of a Vagrantfile\n"
 		"  moat up ./lab/                       those of lab/Vagrantfile, and its files",
 	.opts = up_opts,

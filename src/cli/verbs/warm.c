@@ -2,7 +2,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/choose-spec.h"
+#include "cli/choose/spec.h"
 #include "cli/cli.h"
 #include "cli/terminal/table.h"
 #include "util/auto.h"

@@ -21,6 +21,7 @@ static void test_defaults(const char *path)
 	STR_IS(c.log_level, "info");
 	OK(c.idle_exit == 60 && c.boot_timeout == 600 && c.memory_keep_mb == 512);
 	OK(c.outage_timeout == 120 && c.download_max_mb == 102400);
+	STR_IS(c.compose_egress, "open");
 	config_free(&c);
 	OK(!c.accel);
 }
@@ -33,11 +34,12 @@ static void test_values(void)
 
 	OK(load("accelerator: tcg\nqemu: /opt/qemu\nlog_level: debug\nidle_exit: 0\n"
 		"boot_timeout: 1.5\noutage_timeout: 2.5\nmemory_keep_mb: 0\nimage_mirror: "
-		"https://mirror/x\ndownload_max_mb: 7\n",
+		"https://mirror/x\ndownload_max_mb: 7\ncompose_egress: deny\n",
 		   &c, &e) == 0);
 	STR_IS(c.accel, "tcg");
 	STR_IS(c.qemu, "/opt/qemu");
 	STR_IS(c.image_mirror, "https://mirror/x");
+	STR_IS(c.compose_egress, "deny");
 	OK(c.idle_exit == 0 && c.boot_timeout == 1.5 && c.memory_keep_mb == 0);
 	OK(c.outage_timeout == 2.5 && c.download_max_mb == 7);
 	j = config_to_json(&c);
@@ -55,6 +57,7 @@ static const struct {
 	{"accelerator: 3", "Expected string, got integer"},
 	{"log_level: loud",
 		"log_level: \"loud\" is not one of \"debug\", \"info\", \"warn\", \"error\""},
+	{"compose_egress: allow", "compose_egress: \"allow\" is not one of \"open\", \"deny\""},
 	{"idle_exit: soon", "Expected real or integer, got string"},
 	{"idle_exit: -1", "idle_exit: cannot be negative"},
 	{"outage_timeout: -1", "outage_timeout: cannot be negative"},

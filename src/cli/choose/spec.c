@@ -1,4 +1,4 @@
-#include "cli/choose-spec.h"
+#include "cli/choose/spec.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/choose/compose.h"
+#include "compose/compose.h"
 #include "spec/yaml.h"
 #include "util/auto.h"
 #include "util/str.h"
@@ -49,22 +51,43 @@ static int read_stdin(char **ret, size_t *ret_len, struct err *e)
 	return *ret ? 0 : err_oom(e);
 }
 
-static int spec_from_file(struct cli *cli, const char *path, json_t **ret, struct err *e)
+static int check_only_images(struct cli *cli, const char *path, struct err *e)
 {
-	auto_free char *text = NULL;
-	size_t len = 0;
-	int failed;
-
 	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
 		if (args_has(cli->args, only_images[i]))
 			return args_fail(
 				e, "--%s is for images; set it in %s", only_images[i], path);
-	failed = strcmp(path, "-") == 0 ? read_stdin(&text, &len, e)
-					: file_read(path, SPEC_TEXT_MAX, &text, &len, e);
+	return 0;
+}
+
+/* Whether it is a compose file under another name than those have. */
+static bool has_services(const json_t *j)
+{
+	return json_object_get(j, "services") && !json_object_get(j, "vms");
+}
+
+static int spec_from_file(
+	struct cli *cli, const char *path, json_t **ret, json_t **ret_told, struct err *e)
+{
+	auto_free char *text = NULL;
+	auto_json json_t *j = NULL;
+	bool input = strcmp(path, "-") == 0;
+	size_t len = 0;
+	int failed;
+
+	if (check_only_images(cli, path, e) < 0)
+		return -1;
+	if (!input && (compose_is_dockerfile(path) || compose_is_compose_file(path)))
+		return compose_ask(cli, path, NULL, ret, ret_told, e);
+	failed =
+		input ? read_stdin(&text, &len, e) : file_read(path, SPEC_TEXT_MAX, &text, &len, e);
 	if (failed < 0)
 		return -1;
-	if (spec_text_to_json((struct bytes){(uint8_t *)text, len}, ret, e) < 0)
+	if (spec_text_to_json((struct bytes){(uint8_t *)text, len}, &j, e) < 0)
 		return err_wrap(e, "%s", path);
+	if (has_services(j))
+		return compose_ask(cli, input ? NULL : path, input ? j : NULL, ret, ret_told, e);
+	*ret = take_ptr(&j);
 	return 0;
 }
 
@@ -100,10 +123,8 @@ static int spec_from_vagrantfile(struct cli *cli, const char *path, json_t **ret
 {
 	auto_free char *full = realpath(path, NULL);
 
-	for (unsigned i = 0; i < ARRAY_LEN(only_images); i++)
-		if (args_has(cli->args, only_images[i]))
-			return args_fail(
-				e, "--%s is for images; set it in %s", only_images[i], path);
+	if (check_only_images(cli, path, e) < 0)
+		return -1;
 	if (!full)
 		return err_sys(e, errno, "%s", path);
 	return json_make(ret, e, "{s:s, s:[{}], s:{s:s}}", "driver", "vagrant", "vms", "native",
@@ -159,7 +180,26 @@ static int spec_from_image(struct cli *cli, const char *image, json_t **ret, str
 	return json_make(ret, e, "{s:[O]}", "vms", vm);
 }
 
+/* What is made without an operand: the first of these that there is. */
+static const char *file_here(void)
+{
+	static const char *const names[] = {DEFAULT_SPEC, "compose.yaml", "compose.yml",
+		"docker-compose.yaml", "docker-compose.yml", "Dockerfile"};
+
+	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
+		if (path_exists(names[i]))
+			return names[i];
+	return NULL;
+}
+
 int choose_spec(struct cli *cli, json_t **ret, struct err *e)
+{
+	auto_json json_t *told = NULL;
+
+	return choose_spec_told(cli, ret, &told, e);
+}
+
+int choose_spec_told(struct cli *cli, json_t **ret, json_t **ret_told, struct err *e)
 {
 	const char *operand = cli->args->n_operands ? cli->args->operands[0] : NULL;
 	const char *image = args_has(cli->args, "image") ? args_get(cli->args, "image") : NULL;
@@ -171,16 +211,18 @@ int choose_spec(struct cli *cli, json_t **ret, struct err *e)
 	if (operand && (is_vagrantfile(operand) || is_vagrant_dir(operand)))
 		return spec_from_vagrantfile(cli, operand, ret, e);
 	if (operand && (strcmp(operand, "-") == 0 || looks_like_file(operand)))
-		return spec_from_file(cli, operand, ret, e);
+		return spec_from_file(cli, operand, ret, ret_told, e);
 	if (operand)
 		return spec_from_image(cli, operand, ret, e);
 	if (args_has(cli->args, "cdrom"))
 		return spec_from_image(cli, BLANK, ret, e);
-	if (path_exists(DEFAULT_SPEC))
-		return spec_from_file(cli, DEFAULT_SPEC, ret, e);
+	if (file_here())
+		return spec_from_file(cli, file_here(), ret, ret_told, e);
 	return args_fail(e,
-		"what should be made? There is no ./" DEFAULT_SPEC " here. Try\n"
+		"what should be made? There is no ./" DEFAULT_SPEC
+		" here, nor ./compose.yaml. Try\n"
 		"moat up debian12         one VM of an image (see `moat image ls`)\n"
 		"moat up lab.yaml         what a spec file describes (see `moat schema`)\n"
+		"moat up compose.yaml     the services of a compose file (or a Dockerfile)\n"
 		"moat up Vagrantfile      what a Vagrantfile describes");
 }
