@@ -3,6 +3,7 @@
 # files of its disk, without booting it and without root. Not a recipe of a name: the store runs it,
 # with what it needs in the environment:
 #
+#   MOAT_HELPER      the program moat-helper, which confines others
 #   MOAT_DISK_TOOL   the program moat-disk
 #   MOAT_DISK_MB     the least size of the new disk
 #   WORK/disk.raw    the disk of the base
@@ -20,7 +21,7 @@ progress 0 5 'checking the file system'
 cd "$WORK"
 root_find
 # What a running system left in its journal belongs to its files.
-guard e2fsck -f -y "disk.raw?offset=$ROOT_START" >e2fsck.log 2>&1 || [ $? -le 2 ] ||
+confined image e2fsck -f -y "$DISK?offset=$ROOT_START" >e2fsck.log 2>&1 || [ $? -le 2 ] ||
 	die "the root file system of the base is damaged"
 need=$(($(root_used_mb) + $(du -sm steps | cut -f 1) + 512))
 available=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo)

@@ -2,13 +2,25 @@
 # root.sh - the partition of a disk that has the root file system: found, measured, made larger, made
 # anew. Sourced after lib.sh, in the directory that has disk.raw.
 
+# confined NAME COMMAND...: as moat confines what handles foreign images (NAME: image), or files of
+# all users (files). The disk may have been made to do harm. The command has it open as fd 4, and
+# nothing else of the host's files. Where we are root it is another user: that is why all may read and
+# write the disk, in a directory that is closed to others.
+DISK=/proc/self/fd/4
+confined() {
+	confined_as=$1
+	shift
+	chmod 666 disk.raw
+	guard "$MOAT_HELPER" guard --confine "$confined_as" - -- "$@" 3>&- 4<>disk.raw
+}
+
 # Labels of root file systems, in Debian's, Ubuntu's and our own images.
 ROOT_LABELS='root cloudimg-rootfs'
 
 # "NUMBER START SIZE" of each partition, in sectors.
 partitions() {
-	sfdisk --dump disk.raw 2>/dev/null |
-		sed -n 's/^disk\.raw\([0-9]*\) : start= *\([0-9]*\), size= *\([0-9]*\).*/\1 \2 \3/p'
+	confined image sfdisk --dump "$DISK" 2>/dev/null |
+		sed -n 's|^/proc/self/fd/4p\([0-9]*\) : start= *\([0-9]*\), size= *\([0-9]*\).*|\1 \2 \3|p'
 }
 
 # is_ext4 START: at that byte. Its magic number is at 1080.
@@ -18,7 +30,7 @@ is_ext4() {
 
 # super NAME: a line of dumpe2fs, which lists the superblock.
 super() {
-	dumpe2fs -h "disk.raw?offset=$ROOT_START" 2>/dev/null | sed -n "s/^$1:[[:space:]]*//p"
+	confined image dumpe2fs -h "$DISK?offset=$ROOT_START" 2>/dev/null | sed -n "s/^$1:[[:space:]]*//p"
 }
 
 # number NAME: that line of the superblock. Labels are raw there, and may look like other lines. What
@@ -79,8 +91,9 @@ disk_grow() {
 			die "the disk cannot grow: there is a partition behind the root file system"
 	done <table
 	# A GPT has its second half at the end of the disk.
-	! sfdisk --dump disk.raw | grep -q '^label: gpt' || guard sfdisk -q --relocate gpt-bak-std disk.raw
-	echo ', +' | guard sfdisk -q --no-reread --no-tell-kernel -N "$ROOT_NUMBER" disk.raw
+	! confined image sfdisk --dump "$DISK" | grep -q '^label: gpt' ||
+		confined image sfdisk -q --relocate gpt-bak-std "$DISK"
+	echo ', +' | confined image sfdisk -q --no-reread --no-tell-kernel -N "$ROOT_NUMBER" "$DISK"
 	partitions >table
 	while read -r number _ size; do
 		[ "$number" -ne "$ROOT_NUMBER" ] || ROOT_SIZE=$((size * 512))
@@ -117,23 +130,29 @@ root_make() {
 	*[!0-9]*) die "the superblock of the base is damaged" ;;
 	esac
 	options="offset=$ROOT_START,root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-	set -- -d "$1" -O "none$features" -b "$block_size" -I "$inode_size" \
+	root_tree=$1
+	set -- -d /proc/self/fd/5 -O "none$features" -b "$block_size" -I "$inode_size" \
 		-U "$uuid" -L "$label" -m 1 -E "$options"
 	[ -z "$journal" ] || set -- -J "size=$journal" "$@"
 	# What was there before must not shine through.
 	guard fallocate --punch-hole --offset "$ROOT_START" --length "$ROOT_SIZE" disk.raw
-	guard mke2fs -q -F -t ext4 "$@" disk.raw "$((ROOT_SIZE >> 10))K"
+	confined files mke2fs -q -F -t ext4 "$@" "$DISK" "$((ROOT_SIZE >> 10))K" 5<"$root_tree"
 }
 
 # root_devices FILE TREE: makes the device files again that moat-disk listed: MAJOR MINOR MODE UID GID
 # PATH. A step may have removed the directory: then debugfs would make them where it is.
 root_devices() {
 	while read -r major minor mode uid gid path; do
+		# moat-disk has read a foreign disk: see number.
+		case $major.$minor.$mode.$uid.$gid in
+		*[!0-9.]*) continue ;;
+		esac
 		[ -d "$2${path%/*}" ] || continue
 		kind=c
 		[ $((0$mode & 0170000)) -ne $((060000)) ] || kind=b
 		printf 'cd %s\nmknod %s %s %d %d\nsif %s mode 0%s\nsif %s uid %d\nsif %s gid %d\n' "${path%/*}/" \
 			"${path##*/}" "$kind" "$major" "$minor" "$path" "$mode" "$path" "$uid" "$path" "$gid"
 	done <"$1" >devices.debugfs
-	[ ! -s devices.debugfs ] || guard debugfs -w -f devices.debugfs "disk.raw?offset=$ROOT_START" >/dev/null
+	[ ! -s devices.debugfs ] ||
+		confined image debugfs -w -f - "$DISK?offset=$ROOT_START" <devices.debugfs >/dev/null
 }

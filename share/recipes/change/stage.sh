@@ -96,7 +96,9 @@ mkdir -p "$WORK/fs"
 mount -t tmpfs -o "mode=755,size=${TREE_MB}m" moat "$WORK/fs"
 mkdir "$ROOT"
 cd "$WORK"
-"$MOAT_DISK_TOOL" unpack disk.raw "$ROOT_START" "$ROOT" >devices ||
+# It confines itself, but for a pid namespace.
+guard unshare --pid --fork --kill-child=KILL -- \
+	"$MOAT_DISK_TOOL" unpack disk.raw "$ROOT_START" "$ROOT" 3>&- >devices ||
 	die "unpacking the root file system failed; the build log says why"
 [ -d "$ROOT/etc" ] || die "the largest file system of the base has no /etc: it is no root file system"
 partitions >table

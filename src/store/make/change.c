@@ -235,6 +235,7 @@ int change_run(const struct op *op, struct draft *d, const struct change_disk *c
 	struct recipe_run run = {.name = c->name};
 
 	strv_addf(&env, "MOAT_DISK_MB=%u", c->disk_mb);
+	strv_addf(&env, "MOAT_HELPER=%s", st->helper_path);
 	strv_addf(&env, "MOAT_DISK_TOOL=%.*s/moat-disk", (int)(slash ? slash - st->helper_path : 0),
 		st->helper_path);
 	if (strv_check(&env, e) < 0 || str_printf(&path, e, "%s/change.sh", st->recipes) < 0 ||

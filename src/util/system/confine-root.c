@@ -141,7 +141,8 @@ static int show_device(const char *path)
 		return 0;
 	if (make_parents(to) < 0 || mknod(to, S_IFREG | 0600, 0) < 0)
 		return -1;
-	return bind(path, to, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	/* Read-only is the file of the device, whose mode root could change, not the device. */
+	return bind(path, to, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
 /* Root makes a device file that belongs to the process alone, which then needs no group. Others

@@ -18,10 +18,25 @@
 
 enum { ALONE = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
 
+/* What giving files to users takes. */
+static const int of_files[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SETFCAP};
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+enum { FILES_LIMITED = true };
+#else
+enum { FILES_LIMITED = false }; /* moat-disk is such a program, and a sanitizer maps terabytes */
+#endif
+#define IMAGE_MEMORY ((uint64_t)4 << 30)
+
 static const struct confinement all[] = {
 	{.name = "vm", .namespaces = ALONE, .device = "/dev/kvm"},
 	{.name = "network", .whole_proc = true, .device = "/dev/net/tun"},
-	{.name = "image", .namespaces = ALONE, .memory = (uint64_t)4 << 30},
+	{.name = "image", .namespaces = ALONE, .memory = IMAGE_MEMORY},
+	{.name = "files",
+		.namespaces = ALONE,
+		.memory = FILES_LIMITED ? IMAGE_MEMORY : 0,
+		.kept = of_files,
+		.n_kept = ARRAY_LEN(of_files)},
 };
 
 const struct confinement *confine_find(const char *name)
@@ -173,11 +188,24 @@ void confine_limits(uint64_t memory, uint64_t file)
 #endif
 }
 
+/* Root that could not leave the host's files would be no barrier at all. */
+static int confine_root_user(const struct confinement *c, const char *file)
+{
+	if (unshare(CLONE_NEWNS) < 0 || confine_root(c, file, getuid()) < 0 ||
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		confine_keep(c->kept, c->n_kept) < 0 || confine_calls(false) < 0)
+		return -1;
+	return c->memory ? limit_memory(c->memory) : 0;
+}
+
 int confine_self(const struct confinement *c, const char *file)
 {
 	uid_t id = confine_id();
 	gid_t group = CONFINE_NO_GROUP;
 	struct stat st;
+
+	if (c->n_kept)
+		return confine_root_user(c, file);
 
 	/* Without a root of its own the device is the host's, which its group may open. */
 	if ((unshare(CLONE_NEWNS) < 0 || confine_root(c, file, id) < 0) && c->device &&

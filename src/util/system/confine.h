@@ -3,7 +3,8 @@
  * that handle a guest's bytes are confined here. Call it before starting a thread.
  *
  * Each part that a kernel or a container refuses is left out, which costs a barrier and not the
- * sandbox; `moat doctor` says so. The exception is root: whoever is confined never stays root.
+ * sandbox; `moat doctor` says so. The exception is root: whoever is confined never stays root, or
+ * sees no file of the host.
  */
 #pragma once
 
@@ -26,10 +27,15 @@ struct confinement {
 	bool whole_proc;    /* all of /proc, not only the processes of its pid namespace */
 	uint64_t memory;    /* most that it may map, and no core file; 0: no limit */
 	const char *device; /* a device that it may open, if the host has it; NULL: none */
+	/* With these capabilities alone it stays root, of which it sees no file; none: it becomes
+	 * another user. */
+	const int *kept;
+	unsigned n_kept;
 };
 
 /* NULL: there is none of that name. "vm": a QEMU; "image": a program that reads foreign
- * images; "network": a holder, which confines itself. */
+ * images; "files": one that makes or reads files of all users, in a directory that it has open;
+ * "network": a holder, which confines itself. */
 const struct confinement *confine_find(const char *name);
 
 /* Enters new namespaces (CLONE_NEW...), in a new user namespace if we are not root. -1: not

@@ -5,6 +5,9 @@
  * With --confine NAME the command is confined (confine.h). The tree is a pid namespace then: the
  * kernel kills all of it if the guard itself is killed.
  *
+ * Without a lifeline ("-") the guard lasts as long as the command: a script runs it so, whose own
+ * guard is above. The command then gets none of the files from 10 on, which are the script's.
+ *
  * With --gentle the command may start processes that are meant to outlive it (a hypervisor). The
  * guard then kills the command's process group only, and passes SIGINT on to it.
  */
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +31,8 @@
 #include "util/system/memory.h"
 #include "util/system/proc.h"
 #include "wire/tree.h"
+
+enum { OF_SHELLS = 10 }; /* shells redirect only files before this one */
 
 static int fail(const char *what)
 {
@@ -158,8 +164,9 @@ int guard_main(int argc, char **argv)
 		fprintf(stderr, "moat-helper guard is internal to moat\n");
 		return 2;
 	}
-	lifeline = atoi(argv[at]);
-	if (fcntl(lifeline, F_SETFD, FD_CLOEXEC) < 0)
+	lifeline = strcmp(argv[at], "-") == 0 ? -1 : atoi(argv[at]);
+	if (lifeline < 0 ? syscall(SYS_close_range, OF_SHELLS, ~0U, 0) < 0
+			 : fcntl(lifeline, F_SETFD, FD_CLOEXEC) < 0)
 		return fail("lifeline");
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
