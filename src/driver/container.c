@@ -206,7 +206,8 @@ int container_make(
 		str_printf(&c->cwd, e, "%s%s", cwd && *cwd == '/' ? "" : "/", cwd ? cwd : "") ==
 			0) {
 		set_env(image, vm->service, c->hostname, &c->env);
-		if (strv_check(&c->argv, e) == 0 && strv_check(&c->env, e) == 0 &&
+		if (((!c->argv.n && !c->argv.failed) || strv_check(&c->argv, e) == 0) &&
+			strv_check(&c->env, e) == 0 &&
 			(vm->healthcheck || vm->no_healthcheck ||
 				image_health(image, &c->healthcheck, e) == 0)) {
 			*ret = c;

@@ -111,6 +111,7 @@ static void asked(struct init *in, struct client *c)
 		c->stage = FOLLOWING;
 	else
 		answer(c, "error what?\n");
+	c->until = c->stage == FOLLOWING ? UINT64_MAX : in->log.end;
 }
 
 static void read_line(struct init *in, struct client *c)
@@ -164,7 +165,11 @@ static void send_log(struct init *in, struct client *c)
 	size_t n;
 	ssize_t sent;
 
-	while ((n = ring_get(&in->log, &c->at, piece, sizeof(piece), &lost)) > 0) {
+	/* A service may write faster than the log is read. */
+	while (c->at < c->until &&
+		(n = ring_get(&in->log, &c->at, piece, sizeof(piece), &lost)) > 0) {
+		if (c->at > c->until && c->at - c->until <= n)
+			n -= (size_t)(c->at - c->until);
 		sent = send(c->fd, piece, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent < 0 && errno != EAGAIN)
 			return drop(c);

@@ -46,7 +46,7 @@ struct client {
 	size_t line_len;
 	char *record;
 	size_t record_len, record_size;
-	uint64_t at; /* in the log */
+	uint64_t at, until; /* in the log */
 };
 
 struct init {

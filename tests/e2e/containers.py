@@ -43,7 +43,7 @@ def store(name: str, tree: Path, container: dict[str, Any]) -> None:
     image.mkdir(mode=0o700)
     size = 32 + 2 * sum(f.stat().st_size for f in tree.rglob("*") if f.is_file()) // 2**20
     subprocess.run(
-        ["mke2fs", "-q", "-t", "ext4", "-L", "root", "-d", tree, image / "disk", f"{size}M"],
+        ["mke2fs", "-q", "-q", "-t", "ext4", "-L", "root", "-d", tree, image / "disk", f"{size}M"],
         check=True,
     )
     for file in ("vmlinux", "vmlinuz", "initrd"):
