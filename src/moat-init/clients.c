@@ -169,7 +169,7 @@ static void send_log(struct init *in, struct client *c)
 	while (c->at < c->until &&
 		(n = ring_get(&in->log, &c->at, piece, sizeof(piece), &lost)) > 0) {
 		if (c->at > c->until && c->at - c->until <= n)
-			n -= (size_t)(c->at - c->until);
+			n -= (size_t)(c->at - c->until), c->at = c->until;
 		sent = send(c->fd, piece, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent < 0 && errno != EAGAIN)
 			return drop(c);

@@ -66,7 +66,13 @@ def test_lintian_has_nothing_to_say(packages: Path) -> None:
 def test_moat_runs_from_there(installed: Path) -> None:
     moat = installed / "usr/bin/moat"
     assert ok(moat, "version") == ok(ROOT / "build/src/cli/moat", "version")
-    for part in ("moat-daemon", "moat-guest-x86_64", "moat-guest-aarch64", "recipes/debian12.sh"):
+    for part in (
+        "moat-daemon",
+        "moat-guest-x86_64",
+        "moat-guest-aarch64",
+        "moat-init-x86_64",
+        "recipes/debian12.sh",
+    ):
         assert (installed / "usr/libexec/moat" / part).exists()
     for part in ("man/man1/moat.1.gz", "bash-completion/completions/moat.bash"):
         assert (installed / "usr/share" / part).exists()

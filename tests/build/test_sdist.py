@@ -55,7 +55,7 @@ def test_moat_is_compiled_from_it(venv: Path, sdist: Path) -> None:
     assert ok(moat, "version") == ok(ROOT / "build/src/cli/moat", "version")
     parts = {part.name for part in (venv / "libexec/moat").iterdir()}
     assert {"moat-daemon", "moat-helper", "moat-ssh", "recipes"} <= parts
-    assert {"moat-guest-x86_64", "moat-guest-aarch64"} <= parts
+    assert {"moat-guest-x86_64", "moat-guest-aarch64", "moat-init-x86_64"} <= parts
 
 
 def test_without_a_compiler_pip_says_which_packages(venv: Path, sdist: Path) -> None:

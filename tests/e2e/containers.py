@@ -54,7 +54,16 @@ def store(name: str, tree: Path, container: dict[str, Any]) -> None:
         "disk": "disk",
         "disk_format": "raw",
         "description": "for tests",
-        "container": {"ref": f"test/{name}", "digest": f"sha256:{digest}", **container},
+        "container": {
+            "ref": f"test/{name}",
+            "digest": f"sha256:{digest}",
+            **dict.fromkeys(("entrypoint", "cmd", "working_dir", "user")),
+            **dict.fromkeys(("healthcheck", "stop_signal")),
+            "env": [],
+            "exposed_ports": [],
+            "volumes": [],
+            **container,
+        },
     }
     del about["files"]
     (image / "manifest.json").write_text(json.dumps(about))

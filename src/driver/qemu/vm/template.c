@@ -47,7 +47,7 @@ static const char *obstacle(const struct qemu_vm *vm)
 
 	if (!vm->spec->warm)
 		return "the spec says warm: false";
-	if (!vm->spec->is_sandbox)
+	if (!vm->spec->is_sandbox && !vm->image->container)
 		return "nobody can look into a VM with is_sandbox: false";
 	if (vm->windows)
 		return "a copied Windows keeps the identity of the first";
