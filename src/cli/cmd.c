@@ -42,6 +42,7 @@ const struct cmd *const cmd_table[] = {
 	&cmd_capture,
 	&cmd_image,
 	&cmd_pool,
+	&cmd_proxmox,
 	&cmd_doctor,
 	&cmd_gc,
 	&cmd_serve,

@@ -30,6 +30,15 @@ static int one_of(const char *what, const char *value, const struct choices *cho
 		choices_text(choices, list, sizeof(list)));
 }
 
+/* It may be written into files for programs that read words: it is one. */
+static int check_url(const char *key, const char *url, struct err *e)
+{
+	if (!*url || ((str_starts(url, "http://") || str_starts(url, "https://")) &&
+			     !url[strcspn(url, " \t\r\n[]#")]))
+		return 0;
+	return err_set(e, ERR_INVALID, "%s: must begin with http:// or https://", key);
+}
+
 static int read_members(json_t *j, struct config *c, struct err *e)
 {
 	static const char *const accels[] = {"auto", "kvm", "tcg"};
@@ -37,17 +46,18 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 	static const char *const egresses[] = {"open", "deny"};
 	const char *egress = "open";
 	const char *accel = "auto", *qemu = "qemu-system-x86_64", *level = "info", *mirror = "",
-		   *auth = "";
+		   *auth = "", *proxmox = "";
 	double idle = 60, boot = 600, outage = 120;
 	json_int_t keep = 512, templates = 20480, download = 102400, disk = 20, cache = 10240;
 
 	if (json_get(j, "configuration", e,
-		    "{s?s, s?s, s?s, s?F, s?F, s?F, s?I, s?I, s?I, s?s, s?I, s?I, s?s, s?s}",
+		    "{s?s, s?s, s?s, s?F, s?F, s?F, s?I, s?I, s?I, s?s, s?I, s?I, s?s, s?s, s?s}",
 		    "accelerator", &accel, "qemu", &qemu, "log_level", &level, "idle_exit", &idle,
 		    "boot_timeout", &boot, "outage_timeout", &outage, "memory_keep_mb", &keep,
 		    "templates_max_mb", &templates, "download_max_mb", &download, "image_mirror",
 		    &mirror, "container_disk_gb", &disk, "container_cache_mb", &cache,
-		    "registry_auth_file", &auth, "compose_egress", &egress) < 0)
+		    "registry_auth_file", &auth, "compose_egress", &egress, "proxmox_repository",
+		    &proxmox) < 0)
 		return -1;
 	if (one_of("accelerator", accel, &(struct choices){accels, ARRAY_LEN(accels)}, e) < 0 ||
 		one_of("log_level", level, &(struct choices){levels, ARRAY_LEN(levels)}, e) < 0 ||
@@ -76,9 +86,11 @@ static int read_members(json_t *j, struct config *c, struct err *e)
 			e, ERR_INVALID, "container_cache_mb: not between 0 and %d", KEEP_MAX_MB);
 	if (*auth && *auth != '/')
 		return err_set(e, ERR_INVALID, "registry_auth_file: not an absolute path");
-	if (*mirror && !str_starts(mirror, "http://") && !str_starts(mirror, "https://"))
-		return err_set(e, ERR_INVALID, "image_mirror: must begin with http:// or https://");
+	if (check_url("image_mirror", mirror, e) < 0 ||
+		check_url("proxmox_repository", proxmox, e) < 0)
+		return -1;
 	if (str_dup(mirror, &c->image_mirror, e) < 0 ||
+		str_dup(proxmox, &c->proxmox_repository, e) < 0 ||
 		str_dup(auth, &c->registry_auth_file, e) < 0 || str_dup(accel, &c->accel, e) < 0 ||
 		str_dup(qemu, &c->qemu, e) < 0 || str_dup(level, &c->log_level, e) < 0 ||
 		str_dup(egress, &c->compose_egress, e) < 0)
@@ -152,6 +164,7 @@ void config_free(struct config *c)
 	free(c->image_mirror);
 	free(c->registry_auth_file);
 	free(c->compose_egress);
+	free(c->proxmox_repository);
 	free(c->qemu);
 	free(c->log_level);
 	*c = (struct config){0};
@@ -159,12 +172,14 @@ void config_free(struct config *c)
 
 json_t *config_to_json(const struct config *c)
 {
-	return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:i, s:i, s:i, s:s, s:i, s:i, s:s, s:s}",
+	return json_pack(
+		"{s:s, s:s, s:s, s:f, s:f, s:f, s:i, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s}",
 		"accelerator", c->accel, "qemu", c->qemu, "log_level", c->log_level, "idle_exit",
 		c->idle_exit, "boot_timeout", c->boot_timeout, "outage_timeout", c->outage_timeout,
 		"memory_keep_mb", (int)c->memory_keep_mb, "templates_max_mb",
 		(int)c->templates_max_mb, "download_max_mb", (int)c->download_max_mb,
 		"image_mirror", c->image_mirror, "container_disk_gb", (int)c->container_disk_gb,
 		"container_cache_mb", (int)c->container_cache_mb, "registry_auth_file",
-		c->registry_auth_file, "compose_egress", c->compose_egress);
+		c->registry_auth_file, "compose_egress", c->compose_egress, "proxmox_repository",
+		c->proxmox_repository);
 }

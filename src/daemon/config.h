@@ -22,6 +22,7 @@ struct config {
 	unsigned container_cache_mb; /* disk for layers and builds that a later image may need */
 	char *registry_auth_file;    /* logins for registries; "": where skopeo looks itself */
 	char *compose_egress;        /* "open" or "deny": where networks of compose files lead */
+	char *proxmox_repository;    /* of Proxmox VE's packages; "": the vendor's */
 };
 
 /* Reads the text of the file. Pure. */

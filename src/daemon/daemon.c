@@ -281,7 +281,8 @@ static int open_parts(struct daemon *d, struct err *e)
 		.download_max = (uint64_t)d->config.download_max_mb << 20,
 		.auth_file = d->config.registry_auth_file,
 		.container_disk = (uint64_t)d->config.container_disk_gb << 30,
-		.container_cache = (uint64_t)d->config.container_cache_mb << 20};
+		.container_cache = (uint64_t)d->config.container_cache_mb << 20,
+		.proxmox_repository = d->config.proxmox_repository};
 
 	if (find_parts(d, e) < 0)
 		return -1;

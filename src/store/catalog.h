@@ -31,7 +31,7 @@ struct store { /* does not change after store_open */
 	char *images, *names, *busy, *logs, *blobs, *builds;
 	char *own_recipes; /* DATA_DIR/recipes: the user's recipes, which replace moat's of the same
 			      name */
-	char *cache, *recipes, *helper_path, *mirror, *auth_file;
+	char *cache, *recipes, *helper_path, *mirror, *auth_file, *proxmox_repository;
 	uint64_t download_max;                    /* bytes; 0: any */
 	uint64_t container_disk, container_cache; /* bytes */
 };

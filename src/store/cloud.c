@@ -84,3 +84,24 @@ int cloud_url(const char *mirror, const char *host, const char *dir, const char 
 		n--;
 	return str_printf(ret, e, "%.*s%s%s", (int)n, at, dir, file);
 }
+
+const char proxmox_repository[] = "http://download.proxmox.com/debian/pve";
+const char proxmox_keys[] = "https://enterprise.proxmox.com/debian/";
+
+static const struct proxmox_release releases[] = {
+	{"proxmox9", "Proxmox VE 9 on Debian 13 (trixie)", "debian13", "trixie",
+		"proxmox-archive-keyring-trixie.gpg",
+		"136673be77aba35dcce385b28737689ad64fd785a797e57897589aed08db6e45"},
+	{"proxmox8", "Proxmox VE 8 on Debian 12 (bookworm)", "debian12", "bookworm",
+		"proxmox-release-bookworm.gpg",
+		"7da6fe34168adc6e479327ba517796d4702fa2f8b4f0a9833f5ea6e6b48f6507"
+		"a6da403a274fe201595edc86a84463d50383d07f64bdde2e3658108db7d6dc87"},
+};
+
+const struct proxmox_release *proxmox_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(releases); i++)
+		if (strcmp(name, releases[i].name) == 0)
+			return &releases[i];
+	return NULL;
+}

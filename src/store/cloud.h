@@ -1,5 +1,6 @@
 /* cloud.h - the cloud images that moat knows by name, and what it adds to them. One table for the
- * local driver, which downloads them, and for Proxmox servers, which do that themselves. Pure. */
+ * local driver, which downloads them, and for Proxmox servers, which do that themselves. And the
+ * releases of Proxmox VE that it can install. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,3 +38,15 @@ int cloud_url(const char *mirror, const char *host, const char *dir, const char 
 /* What is installed: the guest agent, and what Inspect's own default container has, which is made
  * from buildpack-deps. NULL at the end. */
 extern const char *const cloud_packages[];
+
+/* Where the vendor of Proxmox VE says in its manual that they are. */
+struct proxmox_release {
+	const char *name, *description, *base, *suite;
+	const char *key, *key_sum; /* its file, and the checksum that the manual gives of it */
+};
+
+/* NULL: there is none of that name. */
+const struct proxmox_release *proxmox_find(const char *name);
+
+extern const char proxmox_repository[]; /* of packages */
+extern const char proxmox_keys[];       /* what the names of keys come after */

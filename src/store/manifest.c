@@ -100,6 +100,14 @@ static int check_disk_format(const json_t *m, struct err *e)
 	return 0;
 }
 
+/* It becomes the content of files in the guest. */
+static int check_hostname(const char *name, struct err *e)
+{
+	if (!name || (plain_word(name, 63) && !strchr(name, '_') && !strchr(name, '.')))
+		return 0;
+	return err_set(e, ERR_INVALID, "hostname: not letters, digits and hyphens");
+}
+
 static bool is_hex(const char *s, size_t len)
 {
 	return strlen(s) == len && strspn(s, "0123456789abcdef") == len;
@@ -164,6 +172,7 @@ static int copy_known(const json_t *in, json_t *m, struct err *e)
 		{"disk", JSON_STRING},
 		{"disk_format", JSON_STRING},
 		{"user", JSON_STRING},
+		{"hostname", JSON_STRING},
 		{"firmware", JSON_STRING},
 		{"min_ram_mb", JSON_INTEGER},
 		{"cloud_init", JSON_TRUE}, /* or false */
@@ -296,7 +305,8 @@ int manifest_parse(struct bytes in, json_t **ret, struct err *e)
 	if (check_files(m, e) < 0 || check_disk_format(m, e) < 0 || check_own(m, e) < 0 ||
 		check_os_type(json_string_value(json_object_get(m, "os_type")), e) < 0 ||
 		check_firmware(json_string_value(json_object_get(m, "firmware")), e) < 0 ||
-		check_user(json_string_value(json_object_get(m, "user")), e) < 0)
+		check_user(json_string_value(json_object_get(m, "user")), e) < 0 ||
+		check_hostname(json_string_value(json_object_get(m, "hostname")), e) < 0)
 		return -1;
 	*ret = take_ptr(&m);
 	return 0;
@@ -353,6 +363,8 @@ void image_free(struct image *img)
 	free(img->disk);
 	free(img->disk_format);
 	free(img->user);
+	free(img->hostname);
+	free(img->password);
 	free(img->os_type);
 	free(img->arch);
 	free(img->firmware);
@@ -405,6 +417,7 @@ int manifest_to_image(
 		copy_path(m, "disk", dir, &img->disk, e) < 0 ||
 		copy_text(m, "disk_format", &img->disk_format, e) < 0 ||
 		copy_text(m, "user", &img->user, e) < 0 ||
+		copy_text(m, "hostname", &img->hostname, e) < 0 ||
 		copy_text(m, "os_type", &img->os_type, e) < 0 ||
 		copy_text(m, "arch", &img->arch, e) < 0 ||
 		copy_text(m, "firmware", &img->firmware, e) < 0)

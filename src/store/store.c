@@ -51,6 +51,8 @@ int store_open(const struct store_config *cfg, struct store **ret, struct err *e
 		str_dup(cfg->helper_path, &st->helper_path, e) < 0 ||
 		str_dup(cfg->mirror ? cfg->mirror : "", &st->mirror, e) < 0 ||
 		str_dup(cfg->auth_file ? cfg->auth_file : "", &st->auth_file, e) < 0 ||
+		str_dup(cfg->proxmox_repository ? cfg->proxmox_repository : "",
+			&st->proxmox_repository, e) < 0 ||
 		make_dirs(st, e) < 0) {
 		store_close(st);
 		return err_wrap(e, "image store");
@@ -79,6 +81,7 @@ void store_close(struct store *st)
 	free(st->helper_path);
 	free(st->mirror);
 	free(st->auth_file);
+	free(st->proxmox_repository);
 	free(st);
 }
 
@@ -88,7 +91,7 @@ static int not_found(const struct store *st, const char *ref, struct err *e)
 	char shown[128];
 
 	str_escape(ref, strlen(ref), shown, sizeof(shown));
-	if (recipe_find(st, ref, &recipe, e) == 0)
+	if (recipe_find(st, ref, &recipe, e) == 0 || proxmox_find(ref))
 		return err_set(e, ERR_NOT_FOUND,
 			"no image \"%s\"; build it with: moat image build %s", shown, shown);
 	if (oci_ref_is_meant(ref) && !str_starts(ref, "sha256:"))

@@ -28,6 +28,7 @@ struct store_config {
 	const char *auth_file;    /* logins for registries; NULL or "": where the tools look */
 	uint64_t container_disk;  /* bytes of a container image's disk; 0: 20 GiB */
 	uint64_t container_cache; /* bytes of what is kept for later container images */
+	const char *proxmox_repository; /* of packages; NULL or "": the vendor's */
 };
 
 enum knowledge { UNKNOWN, KNOWN_YES, KNOWN_NO };
@@ -40,11 +41,13 @@ struct image {
 	char *dir;                       /* absolute path, as those of the files below */
 	char *kernel, *initrd, *cmdline; /* kernel NULL: boots from its disk */
 	char *kernel_efi;                /* bzImage for UEFI firmware; NULL: use kernel */
-	char *disk, *disk_format;  /* disk NULL: it runs from memory. disk_format: "qcow2", "raw" */
-	char *user;                /* default user of commands; NULL: root */
-	char *os_type;             /* "l26", "win11", "other", ... */
-	char *arch;                /* "x86_64" */
-	char *firmware;            /* "any", "bios", "uefi" */
+	char *disk, *disk_format; /* disk NULL: it runs from memory. disk_format: "qcow2", "raw" */
+	char *user;               /* default user of commands; NULL: root */
+	char *hostname;           /* what VMs are called inside; NULL: as in the sandbox */
+	char *password; /* root's in it; NULL but from the build that has just chosen it */
+	char *os_type;  /* "l26", "win11", "other", ... */
+	char *arch;     /* "x86_64" */
+	char *firmware; /* "any", "bios", "uefi" */
 	enum knowledge cloud_init; /* whether cloud-init is in it */
 	bool used;                 /* the disk is that of a VM that ran: it has an identity */
 	json_t *container;         /* see manifest.h; NULL: it was no container image */

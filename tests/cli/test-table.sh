@@ -14,7 +14,7 @@ command -v zsh >/dev/null && check "zsh reads its own" zsh -n "$tmp/zsh"
 command -v fish >/dev/null && check "fish reads its own" fish -n "$tmp/fish"
 
 moat help | sed -n 's/^  \([a-z]*\) .*/\1/p' >"$tmp/verbs"
-for verb in image pool; do
+for verb in image pool proxmox; do
 	moat help $verb | sed -n "/^Verbs:/,/^\$/s/^  \([a-z]*\) .*/$verb \1/p" >>"$tmp/verbs"
 done
 check "the verbs are found" test "$(wc -l <"$tmp/verbs")" -ge 34

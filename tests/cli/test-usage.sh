@@ -66,6 +66,8 @@ expect "cp needs a sandbox" 2 cp a b
 expect "cp between sandboxes" 2 cp aaaa:x bbbb:y
 says "shows the way" err "moat cp A:FILE - | moat cp - B:FILE"
 expect "rm of nothing" 2 rm
+expect "several servers are named by a file" 2 proxmox env one two
+says "says how" err "give --json"
 expect "serve cannot do two things" 2 serve --stop --background
 expect "a label needs a value" 2 rm --label x
 
@@ -74,7 +76,7 @@ for verb in "image rm" "image cool" doctor "image inspect" up ls rm logs "snapsh
 	says "says so" err "not UTF-8"
 done
 without() { # OPTION: the verbs that do not take it, in the order of their list
-	for verb in $(moat help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx -e image -e pool); do
+	for verb in $(moat help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx -e image -e pool -e proxmox); do
 		moat help "$verb" | grep -q -- " $1 " || printf '%s ' "$verb"
 	done
 }

@@ -135,3 +135,22 @@ def test_a_router_that_gives_the_addresses(shop: PveServer) -> None:
     assert cards == {"router": ["outside", "inside"], "attacker": ["inside"]}
     subprocess.run([moat, "rm", done.stdout.strip()], check=True)
     assert made(shop) == before
+
+
+def test_a_victim_that_is_an_ova(shop: PveServer, tmp_path: Path) -> None:
+    before = made(shop)
+    words = [sys.executable, "-m", "inspect_ai", "eval", "proxmox_ctf.py"]
+    words += ["-T", f"victim={os.environ['EXAMPLE_OVA']}", "--model", "mockllm/model"]
+    done = subprocess.run(
+        [*words, "--display", "plain", "--log-format", "json", "--log-dir", str(tmp_path)],
+        cwd=ROUTER.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_SECONDS,
+        check=False,
+    )
+    (log,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    assert log["status"] == "success", done.stdout + done.stderr
+    assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 1.0
+    assert made(shop) == before

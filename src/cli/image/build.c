@@ -47,6 +47,8 @@ static int image_build_run(struct cli *cli, struct err *e)
 		json_object_set_new(args, "rebuild", json_true());
 	if (cli_request(cli, "image.build", args, &result, e) < 0)
 		return -1;
+	if (*get_str(result, "password"))
+		cli_note(cli, "root's password in it is %s", get_str(result, "password"));
 	return image_print_made(cli, result, e);
 }
 
@@ -64,8 +66,8 @@ const struct cmd cmd_image_build = {
 	.synopsis = "IMAGE|FILE",
 	.summary = "build an image that moat knows, or one of your own out of another",
 	.about =
-		"tiny (for tests), debian12, debian13, and whatever `moat image pull` can get. "
-		"With\n"
+		"tiny (for tests), debian12, debian13, proxmox8, proxmox9 (servers),\n"
+		"and whatever `moat image pull` can get. With\n"
 		"--name, a new image: IMAGE with files, packages and scripts added, in this "
 		"order,\n"
 		"without booting it. FILE (.yaml) says the same as these options: base, name, "

@@ -26,7 +26,11 @@ static json_t *image_to_json(const struct image *img)
 static int give_image(const struct image *img, json_t **ret, struct err *e)
 {
 	*ret = image_to_json(img);
-	return *ret ? 0 : err_oom(e);
+	if (!*ret)
+		return err_oom(e);
+	if (img->password && json_object_set_new(*ret, "password", json_string(img->password)) < 0)
+		return err_oom(e);
+	return 0;
 }
 
 static void add_loss(void *arg, const char *name, const struct err *why)

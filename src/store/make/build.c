@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "store/draft.h"
+#include "store/make/install-proxmox.h"
 #include "store/make/pull.h"
 #include "store/manifest.h"
 #include "store/recipe.h"
@@ -86,11 +87,39 @@ static int find_existing(struct store *st, const char *name, struct image **ret,
 	return e->kind == ERR_NOT_FOUND ? 0 : -1;
 }
 
+/* What makes an image of a name: one of these. */
+struct maker {
+	char *recipe;
+	const struct cloud_image *cloud;
+	const struct proxmox_release *proxmox;
+};
+
+static int find_maker(const struct store *st, const char *name, struct maker *ret, struct err *e)
+{
+	if (recipe_find(st, name, &ret->recipe, e) == 0)
+		return 0;
+	if (e->kind != ERR_NOT_FOUND)
+		return -1;
+	ret->cloud = cloud_find(name);
+	ret->proxmox = proxmox_find(name);
+	return ret->cloud || ret->proxmox ? 0 : -1;
+}
+
+static int make(struct store *st, const struct op *op, const char *name, const struct maker *by,
+	bool rebuild, struct image **ret, struct err *e)
+{
+	if (by->cloud)
+		return pull_claimed(st, op, by->cloud, name, rebuild, ret, e);
+	if (by->proxmox)
+		return install_proxmox(st, op, by->proxmox, ret, e);
+	return build_claimed(st, op, name, by->recipe, ret, e);
+}
+
 int store_build(struct store *st, const struct op *op, const char *name, bool rebuild,
 	struct image **ret, struct err *e)
 {
 	auto_free char *recipe = NULL;
-	const struct cloud_image *cloud = NULL;
+	struct maker by = {0};
 	struct name_version before;
 	int claim = -1, got;
 
@@ -100,11 +129,9 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	got = rebuild ? 0 : find_existing(st, name, ret, e);
 	if (got != 0)
 		return got < 0 ? -1 : 0;
-	if (recipe_find(st, name, &recipe, e) < 0) {
-		cloud = e->kind == ERR_NOT_FOUND ? cloud_find(name) : NULL;
-		if (!cloud)
-			return -1;
-	}
+	if (find_maker(st, name, &by, e) < 0)
+		return -1;
+	recipe = by.recipe;
 	if (catalog_claim_name(st, op, name, &claim, e) < 0)
 		return -1;
 	/* While we waited for the claim, another build may have made the image: use that, even for
@@ -113,8 +140,7 @@ int store_build(struct store *st, const struct op *op, const char *name, bool re
 	if (!rebuild || !same_version(before, name_version_of(st, name)))
 		got = find_existing(st, name, ret, e);
 	if (got == 0)
-		got = cloud ? pull_claimed(st, op, cloud, name, rebuild, ret, e)
-			    : build_claimed(st, op, name, recipe, ret, e);
+		got = make(st, op, name, &by, rebuild, ret, e);
 	catalog_release_name(st, name, claim);
 	return got < 0 ? err_wrap(e, "building %s", name) : 0;
 }

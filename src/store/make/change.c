@@ -254,7 +254,7 @@ int change_run(const struct op *op, struct draft *d, const struct change_disk *c
 
 /* The base's manifest, for an image that is like it but for its disk. */
 static int make_manifest(const struct store *st, const struct image *base, const char *steps,
-	json_t **ret, struct err *e)
+	json_t *members, json_t **ret, struct err *e)
 {
 	static const char *const own[] = {"digest", "created", "size", "files"};
 	auto_json json_t *m = NULL;
@@ -275,15 +275,15 @@ static int make_manifest(const struct store *st, const struct image *base, const
 	if (json_object_set_new(m, "source", json_string(source)) < 0 ||
 		json_object_set_new(m, "description", json_text(description)) < 0 ||
 		json_object_set_new(m, "disk", json_string(DISK_NAME)) < 0 ||
-		json_object_set_new(m, "disk_format", json_string("qcow2")) < 0)
+		json_object_set_new(m, "disk_format", json_string("qcow2")) < 0 ||
+		(members && json_object_update(m, members) < 0))
 		return err_oom(e);
 	*ret = take_ptr(&m);
 	return 0;
 }
 
-/* Changes an image that is in use, into one whose name the caller has claimed. */
-static int change_claimed(struct store *st, const struct op *op, const struct change_req *req,
-	const struct image *base, struct image **ret, struct err *e)
+int change_claimed(struct store *st, const struct op *op, const struct change_req *req,
+	const struct image *base, json_t *members, struct image **ret, struct err *e)
 {
 	auto_draft struct draft *d = NULL;
 	auto_json json_t *m = NULL;
@@ -298,7 +298,7 @@ static int change_claimed(struct store *st, const struct op *op, const struct ch
 	int got;
 
 	if (draft_new(st, &d, e) < 0 || change_prepare(op, d, &c, steps, e) < 0 ||
-		make_manifest(st, base, steps, &m, e) < 0)
+		make_manifest(st, base, steps, members, &m, e) < 0)
 		return -1;
 	got = req->rebuild ? 0 : draft_reuse(op, d, m, req->name, ret, e);
 	if (got != 0)
@@ -308,8 +308,7 @@ static int change_claimed(struct store *st, const struct op *op, const struct ch
 	return draft_commit(op, d, m, req->name, ret, e);
 }
 
-/* Finds the base, or builds it. */
-static int use_base(struct store *st, const struct op *op, const char *base, struct image **ret,
+int change_use_base(struct store *st, const struct op *op, const char *base, struct image **ret,
 	struct image_use **ret_use, struct err *e)
 {
 	auto_image struct image *built = NULL;
@@ -334,14 +333,15 @@ int store_change(struct store *st, const struct op *op, const struct change_req 
 	auto_image_use struct image_use *use = NULL;
 	int claim = -1, rc;
 
-	if (check_image_name(req->name, e) < 0 || use_base(st, op, req->base, &base, &use, e) < 0)
+	if (check_image_name(req->name, e) < 0 ||
+		change_use_base(st, op, req->base, &base, &use, e) < 0)
 		return -1;
 	if (!base->disk)
 		return err_set(e, ERR_UNSUPPORTED,
 			"%s runs from memory and has no disk that could be changed", req->base);
 	if (catalog_claim_name(st, op, req->name, &claim, e) < 0)
 		return -1;
-	rc = change_claimed(st, op, req, base, ret, e);
+	rc = change_claimed(st, op, req, base, NULL, ret, e);
 	catalog_release_name(st, req->name, claim);
 	return rc < 0 ? err_wrap(e, "building %s", req->name) : 0;
 }

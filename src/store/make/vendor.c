@@ -21,15 +21,12 @@ static int get(const struct store *st, const struct op *op, const char *host, co
 	return download_small(op, url, LIST_MAX, ret, e);
 }
 
-/* The key that the user has put beside his recipes: for a key that moat does not know yet, or a
- * mirror that signs by itself. Returns 1, or 0 if there is none. */
-static int own_key(
-	const struct store *st, const struct cloud_vendor *v, struct buf *ret, struct err *e)
+int vendor_own_key(const struct store *st, const char *vendor, struct buf *ret, struct err *e)
 {
 	auto_free char *path = NULL, *text = NULL;
 	size_t len;
 
-	if (str_printf(&path, e, "%s/keys/%s.asc", st->own_recipes, v->name) < 0)
+	if (str_printf(&path, e, "%s/keys/%s.asc", st->own_recipes, vendor) < 0)
 		return -1;
 	if (file_read(path, KEY_MAX, &text, &len, e) < 0)
 		return e->sys == ENOENT ? 0 : -1;
@@ -69,7 +66,7 @@ static int check_signature(const struct store *st, const struct op *op,
 	auto_buf struct buf key = {0}, plain = {0}, signature = {0};
 	auto_free char *key_path = NULL, *list_path = NULL, *signature_path = NULL;
 	auto_proc_result struct proc_result res = {0};
-	int own = own_key(st, v, &key, e);
+	int own = vendor_own_key(st, v->name, &key, e);
 
 	if (own < 0 || (!own && vendors_key(st, op, v, &key, e) < 0) ||
 		sums_unarmour(buf_bytes(&key), &plain, e) < 0)

@@ -93,6 +93,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="seconds that a rollback holds the lock for",
     )
     parser.add_argument("--plain", action="store_true", help="without TLS")
+    parser.add_argument("--certificate", help="with --key: PEM files, instead of new ones")
+    parser.add_argument("--key")
     parser.add_argument("--kernel", help="for --vms qemu")
     parser.add_argument("--initrd", help="for --vms qemu")
     parser.add_argument(
@@ -106,18 +108,25 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def certificate(folder: Path) -> tuple[Path, Path, str]:
-    """A self-signed certificate of its own, and its fingerprint."""
-    key, cert = folder / "key.pem", folder / "cert.pem"
+def certificate(options: argparse.Namespace, folder: Path) -> tuple[Path, Path, str]:
+    """The key and certificate that were given, or self-signed ones, and the fingerprint."""
+    if options.certificate:
+        key, cert = Path(options.key), Path(options.certificate)
+    else:
+        key, cert = folder / "key.pem", folder / "cert.pem"
+        make_certificate(key, cert)
+    der = ssl.PEM_cert_to_DER_cert(cert.read_text())
+    digest = hashlib.sha256(der).hexdigest().upper()
+    return key, cert, ":".join(digest[i : i + 2] for i in range(0, 64, 2))
+
+
+def make_certificate(key: Path, cert: Path) -> None:
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command = ["openssl", "req", "-x509", *curve, "-days", "30", "-subj", "/CN=pve.test"]
     names = ["-addext", "subjectAltName=DNS:localhost,DNS:pve.test,IP:127.0.0.1"]
     subprocess.run(
         [*command, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True
     )
-    der = ssl.PEM_cert_to_DER_cert(cert.read_text())
-    digest = hashlib.sha256(der).hexdigest().upper()
-    return key, cert, ":".join(digest[i : i + 2] for i in range(0, 64, 2))
 
 
 def hold_port(host: str, port: int) -> socket.socket:
@@ -152,7 +161,7 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     context: ssl.SSLContext | None = None
     cert: Path | None = None
     if not options.plain:
-        key, cert, options.fingerprint = certificate(folder)
+        key, cert, options.fingerprint = certificate(options, folder)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
     app = App(options, folder, nodes)

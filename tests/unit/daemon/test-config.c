@@ -34,12 +34,14 @@ static void test_values(void)
 
 	OK(load("accelerator: tcg\nqemu: /opt/qemu\nlog_level: debug\nidle_exit: 0\n"
 		"boot_timeout: 1.5\noutage_timeout: 2.5\nmemory_keep_mb: 0\nimage_mirror: "
-		"https://mirror/x\ndownload_max_mb: 7\ncompose_egress: deny\n",
+		"https://mirror/x\ndownload_max_mb: 7\ncompose_egress: deny\n"
+		"proxmox_repository: http://mirror/pve\n",
 		   &c, &e) == 0);
 	STR_IS(c.accel, "tcg");
 	STR_IS(c.qemu, "/opt/qemu");
 	STR_IS(c.image_mirror, "https://mirror/x");
 	STR_IS(c.compose_egress, "deny");
+	STR_IS(c.proxmox_repository, "http://mirror/pve");
 	OK(c.idle_exit == 0 && c.boot_timeout == 1.5 && c.memory_keep_mb == 0);
 	OK(c.outage_timeout == 2.5 && c.download_max_mb == 7);
 	j = config_to_json(&c);
@@ -67,6 +69,8 @@ static const struct {
 	{"memory_keep_mb: 1.5", "Expected integer, got real"},
 	{"download_max_mb: -1", "download_max_mb: not between 0 and 1073741824"},
 	{"image_mirror: ftp://x", "image_mirror: must begin with http:// or https://"},
+	{"proxmox_repository: pve", "proxmox_repository: must begin with http:// or https://"},
+	{"proxmox_repository: http://x/ [trusted=yes]", "proxmox_repository: must begin"},
 	{"- a\n- list", "not an object"},
 	{"just text", "not an object"},
 	{"a: [", "line "},

@@ -145,6 +145,8 @@ static void test_manifest(void)
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"disk_format\":\"raw\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"firmware\":\"coreboot\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"user\":\"a:b\"}",
+		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"hostname\":\"a b\"}",
+		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"hostname\":\"a.b\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"cloud_init\":\"yes\"}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"min_ram_mb\":-1}",
 		"{\"format\":1,\"arch\":\"x\",\"kernel\":\"k\",\"min_ram_mb\":99999999}",
@@ -159,10 +161,11 @@ static void test_manifest(void)
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		tap_ok(manifest_of(bad[i], NULL) == ERR_INVALID, "refused: %s", bad[i]);
 	OK(manifest_of("{\"format\":1,\"name\":\"x\",\"arch\":\"x86_64\",\"kernel\":\"vmlinux\","
-		       "\"initrd\":null,\"root\":null,\"disk\":null,\"future\":[1]}",
+		       "\"initrd\":null,\"root\":null,\"disk\":null,\"future\":[1],\"hostname\":"
+		       "\"pve-1\"}",
 		   &a) == ERR_NONE);
 	OK(manifest_of("{\"kernel\":\"vmlinux\",\"created\":5,\"os_type\":\"l26\",\"name\":\"y\","
-		       "\"arch\":\"x86_64\",\"format\":1}",
+		       "\"hostname\":\"pve-1\",\"arch\":\"x86_64\",\"format\":1}",
 		   &b) == ERR_NONE);
 	OK(manifest_digest(a, da, &e) == 0 && manifest_digest(b, db, &e) == 0);
 	STR_IS(da, db);
@@ -173,6 +176,7 @@ static void test_manifest(void)
 	OK(manifest_to_image(a, "/d", "n", &img, &e) == 0);
 	STR_IS(img->kernel, "/d/vmlinux");
 	STR_IS(img->firmware, "any");
+	STR_IS(img->hostname, "pve-1");
 	OK(!img->disk && !img->user && !img->cmdline);
 	image_free(img);
 	json_decref(a);

@@ -81,6 +81,12 @@ static void key_kinds(const struct qemu_vm *vm, char ret[KINDS_MAX])
 		snprintf(ret, KINDS_MAX, "%s", text);
 }
 
+/* What the guest calls itself. */
+static const char *hostname_of(const struct qemu_vm *vm)
+{
+	return vm->image->hostname ? vm->image->hostname : vm->spec->name;
+}
+
 static int as_new_machine(struct qemu_vm *vm, const struct op *op, unsigned flags, struct err *e)
 {
 	char old[SPEC_NICS_MAX][MAC_TEXT_MAX], mac[SPEC_NICS_MAX][MAC_TEXT_MAX];
@@ -89,7 +95,7 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, unsigned flag
 	uint8_t random[16];
 	char machine_id[2 * sizeof(random) + 1], kinds[KINDS_MAX];
 	struct guest_identity id = {.flags = flags,
-		.hostname = vm->spec->name,
+		.hostname = hostname_of(vm),
 		.machine_id = machine_id,
 		.nics = nics,
 		.n_nics = vm->spec->n_nics,
@@ -118,7 +124,7 @@ static int as_new_machine(struct qemu_vm *vm, const struct op *op, unsigned flag
  * the image's. */
 static int name_only(struct qemu_vm *vm, const struct op *op, bool *ret_runner, struct err *e)
 {
-	struct guest_identity id = {.flags = WIRE_IDENTITY_HOSTNAME, .hostname = vm->spec->name};
+	struct guest_identity id = {.flags = WIRE_IDENTITY_HOSTNAME, .hostname = hostname_of(vm)};
 	struct guest *g;
 
 	if (links_take(&vm->links, op, &g, e) < 0)
