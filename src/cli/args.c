@@ -344,3 +344,16 @@ int args_pairs(const struct args *a, const char *name, bool from_env, json_t *in
 	}
 	return 0;
 }
+
+int args_size(const struct args *a, const char *name, json_t **ret, struct err *e)
+{
+	const char *text = args_get(a, name);
+	unsigned width, height;
+	int end = -1;
+
+	if (!text)
+		return 0;
+	if (sscanf(text, "%5ux%5u%n", &width, &height, &end) != 2 || text[end])
+		return args_fail(e, "--%s: no size such as 1366x768: %s", name, text);
+	return json_make(ret, e, "[i, i]", (int)width, (int)height);
+}

@@ -44,6 +44,8 @@ int args_need_utf8(const struct args *a, struct err *e);
 /* These leave *ret as it is when the option is not given. */
 int args_seconds(const struct args *a, const char *name, double *ret, struct err *e);
 int args_number(const struct args *a, const char *name, uint64_t max, uint64_t *ret, struct err *e);
+/* "1366x768" as [1366, 768]. */
+int args_size(const struct args *a, const char *name, json_t **ret, struct err *e);
 /* A plain number is in MB; K, M, G and T, with B or iB behind, say otherwise: all of 1024. */
 int args_megabytes(
 	const struct args *a, const char *name, uint64_t max, uint64_t *ret, struct err *e);

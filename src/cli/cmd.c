@@ -30,6 +30,7 @@ const struct cmd *const cmd_table[] = {
 	&cmd_ssh_proxy,
 	&cmd_logs,
 	&cmd_screenshot,
+	&cmd_input,
 	&cmd_snapshot,
 	&cmd_snapshots,
 	&cmd_restore,

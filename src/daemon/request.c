@@ -43,6 +43,8 @@ static const struct handler handlers[] = {
 	{"mkdir", handle_mkdir, false},
 	{"symlink", handle_symlink, false},
 	{"screenshot", handle_screenshot, false},
+	{"input", handle_input, false},
+	{"screen", handle_screen, true},
 	{"logs", handle_logs, false},
 	{"net.show", handle_net_show, false},
 	{"net.forward", handle_net_forward, false},

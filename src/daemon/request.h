@@ -84,6 +84,8 @@ int handle_list(struct request *rq, json_t **ret, struct err *e);
 int handle_mkdir(struct request *rq, json_t **ret, struct err *e);
 int handle_symlink(struct request *rq, json_t **ret, struct err *e);
 int handle_screenshot(struct request *rq, json_t **ret, struct err *e);
+int handle_input(struct request *rq, json_t **ret, struct err *e);
+int handle_screen(struct request *rq, json_t **ret, struct err *e);
 int handle_logs(struct request *rq, json_t **ret, struct err *e);
 int handle_net_show(struct request *rq, json_t **ret, struct err *e);
 int handle_net_forward(struct request *rq, json_t **ret, struct err *e);

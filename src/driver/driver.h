@@ -15,6 +15,8 @@
 #include "guestlink/guest.h"
 #include "guestlink/runners.h"
 #include "journal/journal.h"
+#include "screen/picture.h"
+#include "screen/steps.h"
 #include "spec/spec.h"
 #include "store/store.h"
 #include "store/template/templates.h"
@@ -153,9 +155,17 @@ struct driver_ops {
 	/* NULL: this driver knows no figures. By one thread at a time. */
 	void (*figures)(
 		struct driver_sandbox *b, const struct op *op, unsigned vm, struct vm_figures *ret);
-	/* A PNG of the screen. */
+	/*
+	 * All NULL: this driver shows no screens. By one thread at a time for a VM, but for
+	 * screen_open, which gives a socket with a VNC server at its other end, whom nobody need
+	 * tell a password.
+	 */
 	int (*screenshot)(struct driver_sandbox *b, const struct op *op, unsigned vm,
-		struct buf *ret, struct err *e);
+		struct picture *ret, struct err *e);
+	int (*input)(struct driver_sandbox *b, const struct op *op, unsigned vm,
+		const struct step *steps, size_t n, struct err *e);
+	int (*screen_open)(struct driver_sandbox *b, const struct op *op, unsigned vm, int *ret_fd,
+		struct err *e);
 	/* A file that grows while the VM runs and may be replaced by an empty one when it gets
 	 * large. */
 	int (*log_path)(struct driver_sandbox *b, unsigned vm, enum vm_log which, char **ret,

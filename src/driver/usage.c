@@ -48,13 +48,14 @@ static void add_one(int pid, const char *name, struct usage *u)
 	u->unshared += (resident - shared) * page;
 }
 
-static void add_tree(int pid, const char *name, int depth, struct usage *u)
+/* Calls visit for a process and all below it. */
+static void walk_tree(int pid, int depth, void (*visit)(void *arg, int pid), void *arg)
 {
 	char path[320];
 	auto_dir DIR *tasks = NULL;
 	struct dirent *task;
 
-	add_one(pid, name, u);
+	visit(arg, pid);
 	if (depth == DEPTH_MAX)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
@@ -68,12 +69,58 @@ static void add_tree(int pid, const char *name, int depth, struct usage *u)
 		snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, task->d_name);
 		f = fopen(path, "re");
 		while (f && fscanf(f, "%d", &child) == 1)
-			add_tree(child, name, depth + 1, u);
+			walk_tree(child, depth + 1, visit, arg);
 	}
+}
+
+struct adding {
+	const char *name;
+	struct usage *to;
+};
+
+static void visit_usage(void *arg, int pid)
+{
+	struct adding *a = arg;
+
+	add_one(pid, a->name, a->to);
 }
 
 void usage_of_tree(int pid, const char *name, struct usage *ret)
 {
+	struct adding a = {name, ret};
+
 	*ret = (struct usage){0};
-	add_tree(pid, name, 1, ret);
+	walk_tree(pid, 1, visit_usage, &a);
+}
+
+static bool thread_runs(int pid, const char *thread)
+{
+	auto_file FILE *f = NULL;
+	char path[320], line[1024], *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", pid, thread);
+	f = fopen(path, "re");
+	return f && fgets(line, sizeof(line), f) && (at = strrchr(line, ')')) && at[1] == ' ' &&
+	       (at[2] == 'R' || at[2] == 'D');
+}
+
+static void visit_threads(void *arg, int pid)
+{
+	bool *runs = arg;
+	char path[64];
+	auto_dir DIR *tasks = NULL;
+	struct dirent *task;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (!*runs && tasks && (task = readdir(tasks)))
+		*runs = task->d_name[0] != '.' && thread_runs(pid, task->d_name);
+}
+
+bool usage_tree_runs(int pid)
+{
+	bool runs = false;
+
+	walk_tree(pid, 1, visit_threads, &runs);
+	return runs;
 }

@@ -446,9 +446,9 @@ static const struct shape vm_shape = {
 		{"vga", FIELD_CHOICE, .preset = "\"none\"", AT(vm_spec, vga), .choices = &vga_choices,
 			.help = "A graphics card; screenshots need \"std\". With \"none\" a "
 				"Proxmox template keeps its own."},
-		{"tablet", FIELD_BOOL, .preset = "false", AT(vm_spec, tablet),
-			.help = "A USB tablet as the pointer. With false a Proxmox template "
-				"keeps its own."},
+		{"tablet", FIELD_BOOL, AT(vm_spec, tablet),
+			.help = "A USB tablet as the pointer. Absent: true with a graphics card, "
+				"else false. With false a Proxmox template keeps its own."},
 		{"firewall", FIELD_BOOL, .preset = "false", AT(vm_spec, firewall),
 			.help = "Turn on the Proxmox firewall on its NICs."},
 		{"await_before_next_vm", FIELD_BOOL, .preset = "false",

@@ -144,6 +144,9 @@ int spec_finish(struct sandbox_spec *s, const json_t *j, struct err *e)
 		struct vm_spec *vm = &s->vms[i];
 
 		vm->source.kind = source_kind(&vm->source);
+		/* Without one nobody could put the pointer anywhere on the screen. */
+		if (not_given(json_array_get(json_object_get(j, "vms"), i), "tablet"))
+			vm->tablet = vm->vga != SPEC_VGA_NONE;
 		if (finish_service(vm, e) < 0 || finish_nics(vm, &s->networks, e) < 0)
 			return -1;
 	}

@@ -333,7 +333,7 @@ class VmConfig(SpecModel):
     os_type: OsType = "l26"
     cpu: str | None = None
     vga: Literal["none", "std"] = "none"
-    tablet: Flag = False
+    tablet: Flag | None = None
     firewall: Flag = False
     warm: Flag = True
     await_before_next_vm: Flag = False

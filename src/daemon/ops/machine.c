@@ -1,4 +1,4 @@
-/* Operations on a VM from outside its guest: screenshot, logs. */
+/* Operations on a VM from outside its guest: logs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,28 +11,6 @@
 #include "util/json.h"
 
 #define FOLLOW_PAUSE 0.2 /* seconds; a log file cannot be waited on */
-
-int handle_screenshot(struct request *rq, json_t **ret, struct err *e)
-{
-	const char *sandbox, *name = NULL;
-	auto_buf struct buf png = {0};
-	struct borrower b;
-	unsigned vm;
-	int rc;
-
-	if (json_get(rq->args, "args", e, "{s:s, s?s}", "sandbox", &sandbox, "vm", &name) < 0 ||
-		borrow_vm(rq, sandbox, name, &b, &vm, e) < 0)
-		return -1;
-	if (b.sb->driver->ops->screenshot)
-		rc = b.sb->driver->ops->screenshot(b.driven, &rq->op, vm, &png, e);
-	else
-		rc = err_set(e, ERR_UNSUPPORTED, "the %s driver takes no screenshots",
-			b.sb->driver->ops->name);
-	registry_return(rq->daemon->registry, &b);
-	if (rc < 0 || request_output(rq, WIRE_BODY, buf_bytes(&png), e) < 0)
-		return -1;
-	return json_make(ret, e, "{s:I}", "size", (json_int_t)png.len);
-}
 
 /* Sends the next piece of the log. 1: there was one; 0: this is the end at the moment. */
 static int send_more(struct request *rq, int fd, struct err *e)

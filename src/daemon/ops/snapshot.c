@@ -104,6 +104,7 @@ int handle_restore(struct request *rq, json_t **ret, struct err *e)
 	if (rc == 0)
 		rc = n.vm_name ? ops->restore_vm(b.driven, &rq->op, n.vm, n.name, e)
 			       : ops->restore(b.driven, &rq->op, n.name, e);
+	screens_forget_pointers(&b.sb->screens);
 	return give_back(rq, &b, rc, e);
 }
 

@@ -16,7 +16,7 @@ static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, uns
 	static const char *const states[] = {"starting", "running", "dead"};
 	const struct vm_spec *vm = &sb->spec->vms[i];
 	struct vm_info info = {.image = "", .user = "", .accelerator = "", .link = ""};
-	json_t *j;
+	json_t *j, *screen = screens_to_json(&sb->screens, i);
 
 	if (driven)
 		sb->driver->ops->describe(driven, i, &info);
@@ -26,6 +26,8 @@ static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, uns
 		vm == spec_default_vm(sb->spec), "image", info.image, "user", info.user, "ram_mb",
 		(int)vm->ram_mb, "vcpus", (int)vm->vcpus, "pid", info.pid, "accelerator",
 		info.accelerator, "way", info.link);
+	if (j && driven && sb->driver->ops->screenshot && vm->vga != SPEC_VGA_NONE)
+		json_object_set_new(j, "display", json_true());
 	if (j && info.backend_dir)
 		json_object_set_new(j, "place", json_text(info.backend_dir));
 	if (j && info.backend_name)
@@ -38,6 +40,8 @@ static json_t *vm_to_json(struct sandbox *sb, struct driver_sandbox *driven, uns
 		json_object_set_new(j, "cold_reason", json_text(info.cold_reason));
 	if (j && info.lack)
 		json_object_set_new(j, "lack", json_text(info.lack));
+	if (j && screen)
+		json_object_set_new(j, "screen", screen);
 	if (j && info.error[0])
 		json_object_set_new(j, "error", json_text(info.error));
 	if (j && info.server) {

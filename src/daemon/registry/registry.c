@@ -46,6 +46,7 @@ static void sandbox_free(struct sandbox *sb)
 	json_decref(sb->labels);
 	commands_done(&sb->commands);
 	touches_done(&sb->touches);
+	screens_done(&sb->screens);
 	if (sb->idle_fd >= 0)
 		close(sb->idle_fd);
 	free(sb);
@@ -191,6 +192,7 @@ int registry_add(
 	touches_init(&sb->touches);
 	if (req->touches)
 		touches_copy(&sb->touches, req->touches);
+	screens_init(&sb->screens);
 	sb->refs = 2; /* the list's and the caller's */
 	{
 		auto_unlock struct lock *held = lock_take(&r->mu);

@@ -16,6 +16,7 @@
 
 #include "daemon/registry/commands.h"
 #include "daemon/registry/name.h"
+#include "daemon/registry/screens.h"
 #include "daemon/registry/touches.h"
 #include "driver/driver.h"
 
@@ -40,6 +41,7 @@ struct sandbox {
 	unsigned ram_mb;      /* the memory that admission has promised it */
 	struct commands commands;
 	struct touches touches;
+	struct screens screens;
 
 	/* under the registry's lock */
 	enum sandbox_state state;

@@ -14,11 +14,13 @@
 #include "driver/qemu/commit.h"
 #include "driver/qemu/doctor.h"
 #include "driver/qemu/sandbox.h"
+#include "driver/qemu/screen/input.h"
+#include "driver/qemu/screen/screenshot.h"
+#include "driver/qemu/screen/stream.h"
 #include "driver/qemu/snapshot.h"
 #include "driver/qemu/stamp.h"
 #include "driver/qemu/vm/args.h"
 #include "driver/qemu/vm/container.h"
-#include "driver/qemu/screenshot.h"
 #include "net/ops.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -224,9 +226,21 @@ static void qemu_figures(
 }
 
 static int qemu_shot(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
-	struct buf *ret, struct err *e)
+	struct picture *ret, struct err *e)
 {
 	return qemu_screenshot(vm_of(sandbox, vm), op, ret, e);
+}
+
+static int qemu_type(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
+	const struct step *steps, size_t n, struct err *e)
+{
+	return qemu_input(vm_of(sandbox, vm), op, steps, n, e);
+}
+
+static int qemu_screen(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
+	int *ret_fd, struct err *e)
+{
+	return qemu_screen_open(vm_of(sandbox, vm), op, ret_fd, e);
 }
 
 static int qemu_log_path(
@@ -323,6 +337,8 @@ const struct driver_ops driver_qemu = {
 	.describe = qemu_describe,
 	.figures = qemu_figures,
 	.screenshot = qemu_shot,
+	.input = qemu_type,
+	.screen_open = qemu_screen,
 	.log_path = qemu_log_path,
 	.service_log = qemu_service_log_op,
 	.net_show = qemu_net_show,

@@ -24,6 +24,10 @@
 /* Without KVM an eventfd gains nothing: it only makes one more thread wake up.
  */
 #define PORTS_DIRECT ",ioeventfd=off"
+/* What the card tells the guest to be its monitor's size. The card's own memory is enough for it.
+ */
+#define SCREEN_WIDTH  "1920"
+#define SCREEN_HEIGHT "1080"
 
 static bool old_machine(const struct vm_spec *vm)
 {
@@ -198,8 +202,10 @@ static void add_boot(const struct qemu_plan *p, struct strv *a)
 
 static void add_extras(const struct qemu_plan *p, struct strv *a)
 {
+	/* "none": the VNC server listens nowhere; viewers are handed to it (screen/stream.c). */
 	if (p->vm->vga == SPEC_VGA_STD)
-		strv_add_all(a, "-device", "VGA", NULL);
+		strv_add_all(a, "-device", "VGA,xres=" SCREEN_WIDTH ",yres=" SCREEN_HEIGHT, "-vnc",
+			"none", NULL);
 	if (p->vm->tablet)
 		strv_add_all(a, "-device", "qemu-xhci", "-device", "usb-tablet", NULL);
 	if (p->seed) {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,38 @@
 struct shot {
 	struct outfile *file; /* NULL: stdout */
 };
+
+/* Reads "X0,Y0,X1,Y1". */
+static int add_region(const struct args *a, json_t *args, struct err *e)
+{
+	const char *text = args_get(a, "region");
+	unsigned x0, y0, x1, y1;
+	int end = -1;
+
+	if (!text)
+		return 0;
+	if (sscanf(text, "%5u,%5u,%5u,%5u%n", &x0, &y0, &x1, &y1, &end) != 4 || text[end])
+		return args_fail(e, "--region: is no X0,Y0,X1,Y1: %s", text);
+	return json_object_set_new(args, "region",
+		       json_pack("[i, i, i, i]", (int)x0, (int)y0, (int)x1, (int)y1)) < 0
+		       ? err_oom(e)
+		       : 0;
+}
+
+static int add_options(const struct args *a, json_t *args, struct err *e)
+{
+	auto_json json_t *size = NULL, *of = NULL;
+	double settle = 0;
+
+	if (args_size(a, "size", &size, e) < 0 || args_size(a, "of", &of, e) < 0 ||
+		args_seconds(a, "settle", &settle, e) < 0 || add_region(a, args, e) < 0)
+		return -1;
+	if ((size && json_object_set(args, "size", size) < 0) ||
+		(of && json_object_set(args, "of", of) < 0) ||
+		(settle > 0 && json_object_set_new(args, "settle", json_real(settle)) < 0))
+		return err_oom(e);
+	return 0;
+}
 
 static int take_piece(void *arg, enum call_stream stream, struct bytes data, struct err *e)
 {
@@ -45,7 +78,7 @@ static int cmd_screenshot_run(struct cli *cli, struct err *e)
 	auto_json json_t *args = cli_target(cli, a->operands[0], e), *doc = NULL;
 	auto_free char *path = NULL;
 
-	if (!args)
+	if (!args || add_options(a, args, e) < 0)
 		return -1;
 	if (a->n_operands > 1 ? str_dup(a->operands[1], &path, e) < 0
 			      : str_printf(&path, e, "moat-%s.png", a->operands[0]) < 0)
@@ -70,6 +103,10 @@ static int cmd_screenshot_run(struct cli *cli, struct err *e)
 
 static const struct opt screenshot_opts[] = {
 	{0, "vm", "NAME", "of this VM of the sandbox"},
+	{0, "size", "WxH", "stretched to this size (default: as the screen is)"},
+	{0, "region", "X0,Y0,X1,Y1", "this part of it alone"},
+	{0, "of", "WxH", "the region is in a picture of this size (default: the last one)"},
+	{0, "settle", "SECONDS", "wait until it no longer changes, so long at most"},
 	{0},
 };
 
@@ -81,6 +118,7 @@ const struct cmd cmd_screenshot = {
 	.about = "FILE is moat-SANDBOX.png unless given; - is standard output. The VM needs a\n"
 		 "graphics card (`vga: std` in the spec).",
 	.examples = "  moat screenshot 3f9c desktop.png\n"
+		    "  moat screenshot --size 1366x768 --settle 3 3f9c\n"
 		    "  moat screenshot 3f9c - | feh -",
 	.opts = screenshot_opts,
 	.min = 1,
