@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, overload
 
+import anyio
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -17,6 +18,7 @@ from inspect_ai.util import (
 from typing_extensions import override
 
 from ._client import Connection, Reply
+from ._computer import PROGRAM, looks_for_program, run_program, runs_program
 from ._errors import MoatError, to_exec_exception, to_read_exception, to_write_exception
 from ._eval_state import eval_state
 from ._login import shell_command, vscode_command
@@ -29,6 +31,7 @@ from ._result import (
     user_unsupported,
 )
 from ._sandbox_requests import QUERY_TIMEOUT
+from ._screen import VmScreen
 from ._text import is_valid_text, valid_text
 from ._wire import FrameTooLargeError
 
@@ -50,7 +53,7 @@ class _Directories:
     known: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-class VmGuest(SandboxEnvironment):
+class VmGuest(VmScreen, SandboxEnvironment):
     """One VM of a sandbox, seen from inside. How sandboxes come and go is in _sandbox.py."""
 
     provider: ClassVar[str]
@@ -96,6 +99,8 @@ class VmGuest(SandboxEnvironment):
             timeout, timeout_retry = self.untimed_limit(), False
         elif timeout <= 0:  # the rest of a limit, say: no time is left
             raise timeout_error(timeout, "")
+        if (looks_for_program(cmd) or runs_program(cmd)) and await self._has_display():
+            return await self._as_computer(cmd, timeout)
         cwd = os.path.join(self.start_directory, valid_text(cwd or ""))
         if cmd and not cmd[0]:
             return refused(f"'': {os.strerror(errno.ENOENT)}", NOT_FOUND)
@@ -133,6 +138,20 @@ class VmGuest(SandboxEnvironment):
                 return refused(f"{command}: {ex.message}")
             raise to_exec_exception(ex) from ex
         return to_exec_result(reply, command, user, timeout, output_max)
+
+    async def _has_display(self) -> bool:
+        """Whether Inspect's computer tool is to find its program here."""
+        return bool((await self.running_vm()).get("display"))
+
+    async def _as_computer(self, cmd: list[str], timeout: int | None) -> ExecResult[str]:
+        """Be the program of Inspect's computer tool."""
+        if looks_for_program(cmd):
+            return ExecResult(True, 0, "", "")
+        try:
+            with anyio.fail_after(timeout):
+                return await run_program(self, cmd[2:])
+        except TimeoutError as ex:
+            raise timeout_error(timeout or 0, "") from ex
 
     async def _working_directory(self, timeout: int | None, retry: bool) -> str:
         """Where relative paths start: in one directory for all users, as in a container."""
@@ -201,6 +220,8 @@ class VmGuest(SandboxEnvironment):
         if "\0" in file or not is_valid_text(file):
             raise _no_such_file(file)
         _check_names_a_file(file)
+        if file == PROGRAM and await self._has_display():
+            return "" if text else b""
         size_max = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         try:
             reply = await self._fetch(file, size_max)
