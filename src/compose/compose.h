@@ -27,6 +27,7 @@ struct compose_req {
 	const char *directory; /* absolute: where its relative paths begin */
 	json_t *env;           /* object of texts: values for its variables */
 	bool closed;           /* also networks that are not internal are closed */
+	bool prebuilt;         /* nothing is built: services with both have their image */
 	struct compose_files files;
 };
 

@@ -80,8 +80,14 @@ static int put_source(struct service *s, struct err *e)
 	if (build && keys_check(s->m, KEY_OF_BUILD, s->file, build,
 			     SPEC_PLACE("services.%s.build", s->name), e) < 0)
 		return -1;
-	if (!build && image)
+	if (build && s->m->req->prebuilt) {
+		if (!image)
+			return service_refuse(s, "build",
+				"nothing is to be built; name an image that was, with image", e);
+		build = NULL;
+	} else if (!build && image && !s->m->req->prebuilt) {
 		build = built_elsewhere(s, json_string_value(image));
+	}
 	if (build)
 		return put_build(s, build, e);
 	if (!image)

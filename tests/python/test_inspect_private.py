@@ -16,6 +16,7 @@ MODULES = (
     "inspect_ai._util.cpu",
     "inspect_ai._util.error",
     "inspect_ai.log._samples",
+    "inspect_ai.util._sandbox.environment",
     "inspect_ai.util._sandbox.lifecycle",
 )
 

@@ -32,10 +32,20 @@ try:
 except ImportError:
     sample_active = None  # type: ignore[assignment]
 
+try:
+    from inspect_ai.util._sandbox.environment import sandbox_prebuilt
+except ImportError:
+
+    def sandbox_prebuilt() -> bool:
+        """An Inspect without that option builds what is missing."""
+        return False
+
+
 __all__ = [
     "PrerequisiteError",
     "active_sample",
     "is_outside_of_evals",
+    "sandbox_prebuilt",
     "state_of_eval",
     "usable_cpus",
 ]

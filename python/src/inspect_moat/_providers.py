@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from logging import INFO, NOTSET, getLogger
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from ._client import Connection
+from ._compose import FILES as COMPOSE_FILES
+from ._compose import ComposeFile, compose_file
 from ._config import MoatSandboxEnvironmentConfig, OsType, SandboxConfig, describe
+from ._connect import connect
 from ._download import DownloadError, download
-from ._errors import MoatError
+from ._errors import MoatError, MoatNotInstalledError
 from ._inspect_private import PrerequisiteError
 from ._proxmox_config import (
     SANDBOXES_IF_UNKNOWN,
@@ -33,7 +37,7 @@ from ._proxmox_config import (
     untimed_wait,
 )
 from ._proxmox_exec import check_permission, login_command
-from ._relative_paths import Locate, note_start
+from ._relative_paths import Locate, RelativePaths, note_start
 from ._sandbox import VmSandboxEnvironment
 from ._sandbox_requests import progress_text
 from ._text import is_valid_text
@@ -68,20 +72,72 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     def config_files(cls) -> list[str]:
-        return ["moat.yaml", "moat.yml", "moat.json"]
+        return ["moat.yaml", "moat.yml", "moat.json", *COMPOSE_FILES]
+
+    @classmethod
+    @override
+    def parse_config(
+        cls, config: SandboxEnvironmentConfigType | None, paths: RelativePaths | None = None
+    ) -> SandboxConfig:
+        directory = paths.directory() if paths else os.getcwd()
+        return compose_file(config, directory) or super().parse_config(config, paths)
+
+    @classmethod
+    @override
+    async def complete_spec(
+        cls,
+        connection: Connection,
+        config: SandboxConfig,
+        spec: dict[str, Any],
+        metadata: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        if isinstance(config, ComposeFile):
+            return await config.ask_spec(connection, metadata)
+        return spec
+
+    @classmethod
+    @override
+    async def task_init_environment(
+        cls, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, str]:
+        """Variables of a compose file that say which images a sample has."""
+        file = compose_file(config, os.getcwd())
+        if file is None or not file.metadata_variables(metadata):
+            return {}
+        try:
+            return await file.images_of_sample(await connect(), metadata)
+        except (MoatError, MoatNotInstalledError):
+            return file.metadata_variables(metadata)  # task_init says what is wrong
+
+    @classmethod
+    @override
+    def _environments(
+        cls,
+        connection: Connection,
+        sandbox_id: str,
+        vms: list[dict[str, Any]],
+        config: SandboxConfig | None = None,
+    ) -> dict[str, SandboxEnvironment]:
+        """As for all providers; those of a compose file by the names of its services."""
+        if not isinstance(config, ComposeFile):
+            return super()._environments(connection, sandbox_id, vms, config)
+        return {
+            service: cls(connection, sandbox_id, str(vm["name"]))
+            for service, vm in config.name_services(vms).items()
+        }
 
     @classmethod
     @override
     def standby(cls, config: SandboxConfig) -> int:
-        assert isinstance(config, MoatSandboxEnvironmentConfig)
-        return config.standby
+        return config.standby if isinstance(config, MoatSandboxEnvironmentConfig) else 0
 
     @classmethod
     @override
     def access(cls, config: SandboxConfig) -> dict[str, Any] | None:
         """The Proxmox servers of the environment, for a specification that asks for them."""
-        assert isinstance(config, MoatSandboxEnvironmentConfig)
-        return access_to(known_instances()) if config.driver == "proxmox" else None
+        if isinstance(config, ComposeFile) or getattr(config, "driver", "") != "proxmox":
+            return None
+        return access_to(known_instances())
 
     @classmethod
     @override
@@ -92,9 +148,18 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
-        images = {vm["source"]["image"]: None for vm in spec["vms"] if "image" in vm["source"]}
-        for image in images:
+        sources = [vm["source"] for vm in spec["vms"]]
+        for image in dict.fromkeys(one["image"] for one in sources if "image" in one):
             await _ensure_image(connection, image)
+        for reference in dict.fromkeys(one["oci"] for one in sources if "oci" in one):
+            args = {"from": reference, "missing": True}
+            await _with_progress(connection, "image.pull", reference, args)
+        built: list[dict[str, Any]] = []
+        for dockerfile in (one["dockerfile"] for one in sources if "dockerfile" in one):
+            if dockerfile not in built:
+                built.append(dockerfile)
+                name = os.path.join(dockerfile["context"], dockerfile.get("file", "Dockerfile"))
+                await _with_progress(connection, "image.build", name, {"dockerfile": dockerfile})
 
 
 @sandboxenv(name="proxmox")
@@ -416,6 +481,11 @@ async def _ensure_image(connection: Connection, image: str) -> None:
         if ex.kind != "not_found":
             raise
     print(f"moat: building the image {image} (once; it is kept)", flush=True)
+    await _with_progress(connection, "image.build", image, {"image": image})
+
+
+async def _with_progress(connection: Connection, op: str, image: str, args: dict[str, Any]) -> None:
+    """Get or build an image, and show how that goes."""
     last = ""
 
     def show(message: Message) -> None:
@@ -425,4 +495,4 @@ async def _ensure_image(connection: Connection, image: str) -> None:
             last = text
             print(f"moat: {image}: {progress_text(message)}", flush=True)
 
-    await connection.request("image.build", {"image": image}, progress=show)
+    await connection.request(op, args, progress=show)

@@ -58,6 +58,10 @@ class RelativePaths:
             )
         return found[0] if found else str(first)
 
+    def directory(self) -> str:
+        """Where relative paths start in what is no file: where the task's file is."""
+        return self._tasks[0] if self._tasks else self.start or os.getcwd()
+
     def locate_file(
         self, config: SandboxEnvironmentConfigType | None
     ) -> SandboxEnvironmentConfigType | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from logging import getLogger
 from typing import Any, ClassVar
 
@@ -71,10 +72,26 @@ class VmSandboxEnvironment(VmGuest):
     async def prepare(cls, connection: Connection, spec: dict[str, Any]) -> None:
         """Get what a specification needs and is not there yet, before the samples start."""
 
+    @classmethod
+    async def complete_spec(
+        cls,
+        connection: Connection,
+        config: SandboxConfig,
+        spec: dict[str, Any],
+        metadata: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The specification, where only the daemon can make it.
+
+        metadata: of the sample; empty before there is one.
+        """
+        return spec
+
     # From what the user wrote to the specification.
 
     @classmethod
-    def parse_config(cls, config: SandboxEnvironmentConfigType | None) -> SandboxConfig:
+    def parse_config(
+        cls, config: SandboxEnvironmentConfigType | None, paths: RelativePaths | None = None
+    ) -> SandboxConfig:
         """The provider's own model of what the user wrote."""
         wanted = cls.config_type
         if config is None:
@@ -104,10 +121,15 @@ class VmSandboxEnvironment(VmGuest):
     ) -> tuple[SandboxConfig, dict[str, Any]]:
         """The configuration, and the specification that it stands for."""
         try:
-            parsed = cls.parse_config(paths.locate_file(config))
+            parsed = cls.parse_config(paths.locate_file(config), paths)
             return parsed, cls.to_spec(parsed, paths.locate)
         except ValidationError as ex:
             raise ValueError(f"sandbox {cls.provider}: {describe(ex)}") from None
+
+    @staticmethod
+    def has_containers(spec: dict[str, Any]) -> bool:
+        """Whether container images are to be got or built before the samples."""
+        return any({"oci", "dockerfile"} & vm.get("source", {}).keys() for vm in spec["vms"])
 
     # The life of a sandbox.
 
@@ -128,8 +150,10 @@ class VmSandboxEnvironment(VmGuest):
             cls.access(parsed)  # raises before the samples if something is wrong with it
         try:
             connection = await connect()
-            if paths.unsure:
+            spec = await cls.complete_spec(connection, parsed, spec, {})
+            if paths.unsure or cls.has_containers(spec):
                 await cls.prepare(connection, spec)
+            if paths.unsure:
                 return
             try:
                 await validate_spec(connection, spec)
@@ -143,7 +167,7 @@ class VmSandboxEnvironment(VmGuest):
             await start_standby(connection, cls.provider, config_key(config), spec, count)
         except MoatError as ex:
             said = ex.message
-            if isinstance(config, str) and ex.kind in SPEC_IS_WRONG:
+            if isinstance(config, str) and ex.kind in SPEC_IS_WRONG and config not in said:
                 said = f"{config}: {said}"
             raise PrerequisiteError(f"sandbox {cls.provider}: {said}") from ex
         except MoatNotInstalledError as ex:
@@ -165,6 +189,7 @@ class VmSandboxEnvironment(VmGuest):
             args["access"] = access
         try:
             connection = await connect()
+            args["spec"] = await cls.complete_spec(connection, parsed, spec, metadata)
             with trace_action(logger, TRACE, f"up {labels}"):
                 result = await up_sandbox(connection, args)
         except MoatError as ex:

@@ -72,10 +72,13 @@ int handle_compose(struct request *rq, json_t **ret, struct err *e)
 	auto_json json_t *none = json_object();
 	struct compose_req req = {.env = none, .files = {.read = read_file}};
 	auto_free char *parent = NULL;
+	int prebuilt = 0;
 
-	if (json_get(rq->args, "args", e, "{s?s, s?o, s?s, s?o}", "path", &req.path, "config",
-		    &req.config, "directory", &req.directory, "env", &req.env) < 0)
+	if (json_get(rq->args, "args", e, "{s?s, s?o, s?s, s?o, s?b}", "path", &req.path, "config",
+		    &req.config, "directory", &req.directory, "env", &req.env, "prebuilt",
+		    &prebuilt) < 0)
 		return -1;
+	req.prebuilt = prebuilt;
 	if (check_paths(&req, e) < 0 || check_env(req.env, e) < 0 ||
 		choose_closed(&rq->daemon->config, req.env, &req.closed, e) < 0)
 		return -1;
