@@ -93,7 +93,8 @@ def test_a_life(plugin: Client) -> None:
     before = {part: plugin.server.state()[part] for part in ("vms", "zones", "vnets", "subnets")}
     network(plugin)
     vm = vm_of_template(plugin)
-    script = b"exec 9>/tmp/lock\necho hi >/tmp/out\necho -n $? >/tmp/code\nsync\n"
+    lock = b"exec 9>/tmp/lock\nflock -n 9 || exit\n"
+    script = lock + b"echo hi >/tmp/out\necho -n $? >/tmp/code\nsync\n"
     write(plugin, vm, "/tmp/script.sh", script)
     started = plugin.call("POST", f"{vm}/agent/exec", {"command": ["sh", "/tmp/script.sh"]}).data
     status = f"{vm}/agent/exec-status"

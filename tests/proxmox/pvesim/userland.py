@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,15 @@ def add_stubs(root: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(CLOUD_INIT)
     path.chmod(0o755)
+    # Busybox has none, and the older plugin's commands are nothing without it. Of the same Debian.
+    shutil.copy("/usr/bin/flock", path.with_name("flock"))
 
 
 def with_stubs(initrd: str, folder: Path) -> str:
     """An initramfs with our files appended: the kernel unpacks one archive after the other."""
     extra = folder / "extra"
     add_stubs(extra)
-    names = "usr\nusr/bin\nusr/bin/cloud-init\n"
+    names = "usr\nusr/bin\nusr/bin/cloud-init\nusr/bin/flock\n"
     command = ["cpio", "-o", "-H", "newc", "--quiet"]
     made = subprocess.run(command, cwd=extra, input=names.encode(), capture_output=True, check=True)
     target = folder / "initrd"
