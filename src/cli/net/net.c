@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/drawing.h"
+#include "cli/net/drawing.h"
 #include "cli/terminal/table.h"
 #include "util/auto.h"
 

@@ -3,7 +3,7 @@
  * rectangle for each VM above them. A NIC is a line from its VM down to its network, with the
  * address beside it.
  */
-#include "cli/drawing.h"
+#include "cli/net/drawing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
