@@ -38,6 +38,7 @@ const struct cmd *const cmd_table[] = {
 	&cmd_standby,
 	&cmd_detach,
 	&cmd_rm,
+	&cmd_web,
 	&cmd_net,
 	&cmd_forward,
 	&cmd_capture,

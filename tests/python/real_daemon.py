@@ -57,6 +57,29 @@ class Moat:
             check=False,
         )
 
+    @contextmanager
+    def web(self) -> Iterator[str]:
+        """The address of a web console that runs meanwhile."""
+        console = subprocess.Popen(
+            [self.binary, "web"],
+            env={**os.environ, **self.settings},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert console.stdout is not None
+            yield console.stdout.readline().strip()
+        finally:
+            console.terminate()
+            console.communicate()
+
+    def shell(self, command: str, input: str) -> str:
+        """What a line says that a person would type."""
+        return subprocess.run(
+            ["sh", "-c", command], input=input, capture_output=True, text=True, check=True
+        ).stdout
+
     def up(self, spec: dict[str, Any]) -> str:
         done = self.run("up", "-", input=json.dumps(spec))
         assert done.returncode == 0, done.stderr

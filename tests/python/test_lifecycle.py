@@ -6,6 +6,7 @@ Names begin with the method that the row is about.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -246,6 +247,34 @@ async def test_task_cleanup_removes_what_is_left_of_its_provider(
     await MoatSandboxEnvironment.task_cleanup("shutdown", None, True)
     assert id_of(own) not in {entry["id"] for entry in tiny.sandboxes()}
     running_sandboxes()[other.id] = other
+
+
+async def test_an_evaluation_is_told_that_a_person_has_acted(
+    tiny: Moat, own: dict[str, SandboxEnvironment], caplog: pytest.LogCaptureFixture
+) -> None:
+    box = id_of(own)
+    assert (await own["default"].exec(["true"])).success
+    assert tiny.run("exec", "-t", box, "true").returncode == 0
+    await MoatSandboxEnvironment.sample_cleanup("own", CONFIG, own, False)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == f"A person has acted in sandbox {box} of sample s1: typed (1)"
+
+
+async def test_the_page_of_a_sandbox_is_told(
+    tiny: Moat, own: dict[str, SandboxEnvironment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    box = id_of(own)
+    assert "http" not in (await own["default"].connection()).command
+    with tiny.web() as address:
+        page = f"{address}/sandbox/{box}"
+        command = (await own["default"].connection()).command
+        assert command.endswith(f"; : or in a browser {shlex.quote(page)}")
+        assert tiny.shell(command, "echo in-there\n") == "in-there\n"
+        assert tiny.run("detach", box).returncode == 0
+        await MoatSandboxEnvironment.sample_cleanup("own", CONFIG, own, False)
+        await MoatSandboxEnvironment.task_cleanup("own", CONFIG, True)
+        assert page in capsys.readouterr().out
+    assert tiny.run("rm", box).returncode == 0
 
 
 async def test_task_cleanup_without_cleanup_detaches_and_cli_cleanup_removes(

@@ -86,6 +86,20 @@ def noted_socket_path() -> str | None:
     return None
 
 
+def console_address() -> str | None:
+    """The address of the web console (`moat web`), token included, if one runs here."""
+    try:
+        with open(os.path.join(_state_directory(), "web.address"), "rb") as note:
+            if not _is_held(note.fileno()):
+                return None  # one that was killed has left it
+            address = note.read(256)
+    except OSError:
+        return None
+    if address.startswith(b"http://127.0.0.1:") and address.endswith(b"\n"):
+        return address.decode(errors="replace").strip()
+    return None
+
+
 def _is_held(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import Any
 
-from ._daemon import find_binary
+from ._daemon import console_address, find_binary
 from ._errors import MoatNotInstalledError
 from ._running_sandboxes import RunningSandbox
 
@@ -20,9 +20,11 @@ def kept_notice(provider: str, kept: list[RunningSandbox]) -> str:
         what = f"sample {entry.sample}, epoch {entry.epoch}" if entry.epoch else entry.sample
         lines.append(f"  {entry.id}  {what}  ({', '.join(entry.vms)})")
     moat = shlex.join(_moat_command())
+    page = page_address(kept[0].id)
     lines += [
         "",
         f"Look around in one:  {moat} shell {kept[0].id}",
+        *([f"... in a browser:    {page}"] if page else []),
         f"List them:           {moat} ls",
         f"Remove one:          inspect sandbox cleanup {provider} {kept[0].id}",
         f"Remove all:          inspect sandbox cleanup {provider}",
@@ -63,6 +65,18 @@ def vscode_command(
     return None
 
 
+def page_address(sandbox_id: str) -> str | None:
+    """The page of a sandbox, if a web console runs."""
+    address = console_address()
+    return address and f"{address}/sandbox/{sandbox_id}"
+
+
 def shell_command(sandbox_id: str, vm_name: str, user: str | None) -> str:
+    """A line for a shell.
+
+    The page of the sandbox is behind it: people see it, the shell does nothing with it.
+    """
     options = ["--user", user] if user else []
-    return shlex.join([*_moat_command(), "shell", *options, "--vm", vm_name, sandbox_id])
+    command = shlex.join([*_moat_command(), "shell", *options, "--vm", vm_name, sandbox_id])
+    page = page_address(sandbox_id)
+    return f"{command}; : or in a browser {shlex.quote(page)}" if page else command

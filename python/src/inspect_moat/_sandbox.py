@@ -36,6 +36,7 @@ from ._sandbox_requests import (
     leftovers,
     make_all,
     remove_sandbox,
+    tell_touched,
     up_sandbox,
     validate_spec,
 )
@@ -255,6 +256,7 @@ class VmSandboxEnvironment(VmGuest):
                 await remove_sandbox(RunningSandbox(sandbox_id, cls.provider, connection))
             # Forgotten only when removed: after a cancellation here, task_cleanup removes the rest.
             for entry in [one for one in running.values() if sandbox_id in (one.id, one.parent)]:
+                await tell_touched(entry)
                 await remove_sandbox(entry)
                 if not entry.stays:
                     running.pop(entry.id, None)

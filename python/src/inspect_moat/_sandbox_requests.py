@@ -74,6 +74,23 @@ async def leftovers(step: Awaitable[dict[str, Any]]) -> tuple[list[str], list[st
     return [str(line) for line in answer.get("removed", [])], stayed
 
 
+async def tell_touched(entry: RunningSandbox) -> None:
+    """Warn in the log of the evaluation if a person has acted in the sandbox."""
+    try:
+        reply = await entry.connection.request("ls", {"sandbox": entry.id}, timeout=QUERY_TIMEOUT)
+    except MoatError:
+        return  # it is gone, or the daemon is: nothing is known of it
+    for sandbox in reply.result.get("sandboxes", []):
+        done = [f"{one['what']} ({one['count']})" for one in sandbox.get("touched", [])]
+        if done:
+            logger.warning(
+                "A person has acted in sandbox %s of sample %s: %s",
+                entry.id,
+                entry.sample,
+                ", ".join(done),
+            )
+
+
 async def remove_sandbox(entry: RunningSandbox, *, even_detached: bool = False) -> None:
     """Remove a sandbox. What cannot be removed now is removed when the connection ends.
 
