@@ -397,7 +397,7 @@ def test_a_network_can_be_seen(range_: Range) -> None:
     assert re.search(r"hermit +0 +shut +52:54:00:00:00:05 +10.99.0.5 +10.99.0.5", table)
     picture = ElementTree.fromstring(range_.ok("net", "--svg", range_.sandbox))
     texts = " ".join(filter(None, (element.text for element in picture.iter())))
-    for word in ("attacker", "router", "10.99.0.5", "192.168.30.0/24"):
+    for word in ("attacker", "router", "10.99.0.5", "192.168.30.0/24", "*.forge.example"):
         assert word in texts
     assert '"vm hermit" -- "net shut" [label="10.99.0.5"];' in range_.ok(
         "net", "--dot", range_.sandbox
