@@ -81,8 +81,8 @@ without() { # OPTION: the verbs that do not take it, in the order of their list
 	done
 }
 check "--json is for all but those that the man page names" test "$(without --json)" = \
-	"shell standby capture serve completion help "
-check "and --quiet" test "$(without --quiet)" = "schema completion version help "
+	"shell standby web capture serve completion help "
+check "and --quiet" test "$(without --quiet)" = "web schema completion version help "
 is_usage_error() { # MESSAGE: one document, and the usage on stderr
 	json "$tmp/out" "list(d) == ['error'] and d['error'] == {'kind': 'invalid', 'message': '$1'}" &&
 		grep -q "^see .moat help" "$tmp/err"

@@ -261,9 +261,13 @@ async def test_an_evaluation_is_told_that_a_person_has_acted(
 
 
 async def test_the_page_of_a_sandbox_is_told(
-    tiny: Moat, own: dict[str, SandboxEnvironment], capsys: pytest.CaptureFixture[str]
+    tiny: Moat,
+    own: dict[str, SandboxEnvironment],
+    sample: dict[str, SandboxEnvironment],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     box = id_of(own)
+    other = running_sandboxes().pop(id_of(sample))
     assert "http" not in (await own["default"].connection()).command
     with tiny.web() as address:
         page = f"{address}/sandbox/{box}"
@@ -274,6 +278,7 @@ async def test_the_page_of_a_sandbox_is_told(
         await MoatSandboxEnvironment.sample_cleanup("own", CONFIG, own, False)
         await MoatSandboxEnvironment.task_cleanup("own", CONFIG, True)
         assert page in capsys.readouterr().out
+    running_sandboxes()[other.id] = other
     assert tiny.run("rm", box).returncode == 0
 
 
