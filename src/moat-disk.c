@@ -3,7 +3,8 @@
  * `unpack DISK OFFSET DIR` takes the files out of an ext4 file system, which may mean harm: what
  * reads it keeps nothing but the disk and the directory, and the rights over files. `enter DIR
  * COMMAND...` runs a program among them. For container images: `layers DISK MAX LAYER...` puts
- * layers into one. A program of its own, because nothing else needs libext2fs.
+ * layers into one, `mapped WORK STORAGE COMMAND...` runs what builds them. A program of its own,
+ * because nothing else needs libext2fs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 
 #include "store/tree/enter.h"
 #include "store/tree/layers.h"
+#include "store/tree/mapped.h"
 #include "store/tree/unpack.h"
 #include "util/auto.h"
 #include "util/system/confine.h"
@@ -67,6 +69,8 @@ int main(int argc, char **argv)
 		rc = enter_root(argv[2], argv + 3, &e);
 	} else if (argc >= 4 && strcmp(argv[1], "layers") == 0) {
 		rc = layers(argv + 2, &e);
+	} else if (argc >= 5 && strcmp(argv[1], "mapped") == 0) {
+		rc = mapped_run(argv[2], argv[3], argv + 4, &e);
 	} else {
 		fprintf(stderr, "moat-disk is internal to moat\n");
 		return 2;

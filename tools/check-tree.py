@@ -53,6 +53,7 @@ NEVER_EXCEPT = {
     ("src/moat-guest", "chdir"): "in the child, before the command",
     ("src/moat-guest", "nanosleep"): "the runner has no op",
     ("src/moat-init", "fork"): "process 1 has one thread",
+    ("src/store/tree/mapped.c", "fork"): "moat-disk has one thread",
     ("src/moat-init", "chdir"): "in process 1, before all others, and in the child",
 }
 

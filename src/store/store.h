@@ -197,3 +197,7 @@ bool store_oci_found(const char *path);
  * line for each; it may be NULL. */
 int store_gc(struct store *st, const struct op *op, void (*report)(void *arg, const char *text),
 	void *arg, struct err *e);
+/* Removes what is kept of container images for later ones: what was not used for long, or all of
+ * it. report as for store_gc. */
+int store_drop_kept(struct store *st, bool all, void (*report)(void *arg, const char *text),
+	void *arg, struct err *e);

@@ -10,6 +10,8 @@ static int cmd_gc_run(struct cli *cli, struct err *e)
 	enum exit_code code;
 	size_t i;
 
+	if (args_has(cli->args, "kept"))
+		json_object_set_new(args, "kept", json_true());
 	if (access_add_all(args, e) < 0) {
 		json_decref(args);
 		return -1;
@@ -39,6 +41,10 @@ static int cmd_gc_run(struct cli *cli, struct err *e)
 	return (int)code;
 }
 
+static const struct opt gc_opts[] = {
+	{0, "kept", NULL, "also all that is kept of container images for later ones"},
+	{0},
+};
 const struct cmd cmd_gc = {
 	.name = "gc",
 	.group = "This host:",
@@ -48,6 +54,7 @@ const struct cmd cmd_gc = {
 		 "Servers\nthat PROXMOX_HOST or PROXMOX_CONFIG_FILE name are looked at, too. What "
 		 "cannot be\nremoved is named, and makes the exit code 1.",
 	.examples = "  moat gc",
+	.opts = gc_opts,
 	.flags = CMD_JSON,
 	.run = cmd_gc_run,
 };

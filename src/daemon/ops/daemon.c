@@ -113,8 +113,9 @@ int handle_gc(struct request *rq, json_t **ret, struct err *e)
 	struct collection c = {.removed = removed, .failed = failed};
 	struct reclaim_req req = {.said = add_removed, .stays = add_failed, .arg = &c};
 	json_t *access = NULL;
+	int kept = 0;
 
-	if (json_get(rq->args, "args", e, "{s?o}", "access", &access) < 0)
+	if (json_get(rq->args, "args", e, "{s?o, s?b}", "access", &access, "kept", &kept) < 0)
 		return -1;
 	if (access && enter_access(rq, access, e) < 0)
 		add_failed(&c, e->msg);
@@ -123,6 +124,8 @@ int handle_gc(struct request *rq, json_t **ret, struct err *e)
 	if (reclaim_run(rq->daemon, &rq->op, &req, e) < 0)
 		add_failed(&c, e->msg);
 	if (store_gc(rq->daemon->store, &rq->op, add_removed, &c, e) < 0)
+		add_failed(&c, e->msg);
+	if (store_drop_kept(rq->daemon->store, kept, add_removed, &c, e) < 0)
 		add_failed(&c, e->msg);
 	if (templates_drop_stale(rq->daemon, add_removed, &c, e) < 0)
 		add_failed(&c, e->msg);

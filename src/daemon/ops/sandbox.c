@@ -5,6 +5,7 @@
 #include "daemon/removal.h"
 #include "daemon/request.h"
 #include "daemon/ops/args.h"
+#include "daemon/ops/containers.h"
 #include "daemon/sandbox-make.h"
 #include "daemon/standby.h"
 #include "util/auto.h"
@@ -40,7 +41,8 @@ int handle_up(struct request *rq, json_t **ret, struct err *e)
 	if (name &&
 		(name_check(name, e) < 0 || registry_check_name(rq->daemon->registry, name, e) < 0))
 		return -1;
-	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &req.driver, e) < 0)
+	if (check_labels(labels, e) < 0 || read_spec(rq, j, &spec, &req.driver, e) < 0 ||
+		get_containers(rq, req.driver, &spec, e) < 0)
 		return -1;
 	req.ram_mb = spec_total_ram(spec, req.driver);
 	got = standby_take(rq->daemon, spec,

@@ -11,6 +11,7 @@
 #include "daemon/removal.h"
 #include "daemon/request.h"
 #include "daemon/ops/args.h"
+#include "daemon/ops/containers.h"
 #include "daemon/sandbox-make.h"
 #include "util/auto.h"
 #include "util/json.h"
@@ -236,7 +237,7 @@ int handle_standby(struct request *rq, json_t **ret, struct err *e)
 	if (!(idle >= 1 && idle <= 1e6))
 		return err_set(e, ERR_INVALID, "idle: not between 1 and 1000000 seconds");
 	if (check_labels(k.labels, e) < 0 || read_spec(rq, j, &spec, &k.driver, e) < 0 ||
-		spec_to_json(spec, &canonical, e) < 0)
+		get_containers(rq, k.driver, &spec, e) < 0 || spec_to_json(spec, &canonical, e) < 0)
 		return -1;
 	if (!k.driver->ops->refresh)
 		return err_set(e, ERR_UNSUPPORTED, "the %s driver keeps nothing in standby",

@@ -149,8 +149,6 @@ static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size
 		return spec_unsupported(e,
 			SPEC_PLACE("vms[%zu].source.existing_vm_template_tag", i),
 			"templates are on Proxmox servers; the qemu driver takes an image");
-	if (vm->source.kind == SPEC_SOURCE_OCI || vm->source.kind == SPEC_SOURCE_DOCKERFILE)
-		return spec_refuse_containers(vm, i, "is not supported yet", e);
 	if (vm->source.kind == SPEC_SOURCE_NONE)
 		return spec_err(e, SPEC_PLACE("vms[%zu].source", i), "missing");
 	if (vm->firewall)
@@ -159,7 +157,11 @@ static int check_vm(const struct driver_env *env, const struct vm_spec *vm, size
 			"it");
 	if (vm->cdrom && check_cdrom(vm->cdrom, i, e) < 0)
 		return -1;
-	if (vm->source.kind == SPEC_SOURCE_OVA) {
+	if (vm->source.kind == SPEC_SOURCE_OCI || vm->source.kind == SPEC_SOURCE_DOCKERFILE) {
+		/* `up` gets the image and comes here once more. */
+		if (check_files(env, vm, false, true, i, e) < 0)
+			return -1;
+	} else if (vm->source.kind == SPEC_SOURCE_OVA) {
 		if (access(vm->source.ova, R_OK) < 0)
 			return spec_err(e, SPEC_PLACE("vms[%zu].source.ova", i), "%s: %s",
 				vm->source.ova, strerror(errno));

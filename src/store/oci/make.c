@@ -123,7 +123,7 @@ int oci_make_from_dir(struct store *st, const struct op *op, struct draft *d,
 		return -1;
 	for (unsigned i = 0; i < manifest->n_layers; i++)
 		strv_addf(&layers, "%s/%s", from->dir, manifest->layers[i].hex);
-	if (strv_check(&layers, e) < 0)
+	if (layers.n && strv_check(&layers, e) < 0)
 		return -1;
 	make.m = m;
 	make.config = (struct bytes){(uint8_t *)config, len};
