@@ -278,10 +278,11 @@ static int name_build(const struct oci_build_req *req, char **ret, struct err *e
 	const char *base = strrchr(req->context, '/');
 	struct sha256 sum;
 
-	args = req->args ? json_dumps(req->args, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	args = json_object_size(req->args) ? json_dumps(req->args, JSON_COMPACT | JSON_SORT_KEYS)
+					   : NULL;
 	sha256_start(&sum);
 	digest_text(&sum, req->context);
-	digest_text(&sum, req->file ? req->file : "");
+	digest_text(&sum, req->file ? req->file : "Dockerfile");
 	digest_text(&sum, req->target ? req->target : "");
 	digest_text(&sum, args ? args : "");
 	sha256_end(&sum, hex);
