@@ -39,7 +39,7 @@ struct handler {
 	const char *op;
 	int (*run)(struct request *rq, json_t **ret_result, struct err *e);
 	bool takes_input;
-	bool urgent;     /* it looks or ends something: allowed when the daemon is full */
+	bool urgent;     /* it only looks, or ends something: allowed when the daemon is full */
 	bool any_config; /* allowed when the configuration is wrong */
 };
 

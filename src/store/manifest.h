@@ -29,8 +29,8 @@ int manifest_digest(const json_t *m, char ret_hex[SHA256_HEX + 1], struct err *e
 int manifest_to_image(
 	const json_t *m, const char *dir, const char *name, struct image **ret, struct err *e);
 
-/* Check values that other sources have, too. For the first two NULL is an error; for the others it
- * is not. */
+/* Check one value, which may be a manifest's or a client's. NULL is an error as a name or a kind of
+ * system; as firmware or user it means that none is given. */
 int check_image_name(const char *name, struct err *e);
 int check_os_type(const char *os_type, struct err *e);
 int check_firmware(const char *firmware, struct err *e);

@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 
-/* Has the daemon download what `from` names, with the options --name, --sha256, --user, --os-type
- * and
- * --firmware, and prints the new image. */
+/* Has the daemon download what `from` names, and prints the new image. Options: --name, --sha256,
+ * --user, --os-type and --firmware. */
 int image_pull(struct cli *cli, const char *from, struct err *e);

@@ -28,8 +28,8 @@ struct qemu_sandbox {
 	struct turn saving; /* one snapshot at a time */
 };
 
-/* A sandbox with a directory and a network, journaled, and VMs that can be started or freed. like
- * (may be NULL): another sandbox with the same spec; the new one gets its addresses. */
+/* Makes a sandbox with a journal entry, a directory and a network, whose VMs can be started or
+ * freed. like: another sandbox of the same spec, whose addresses this one gets; NULL: new ones. */
 int qemu_sandbox_new(struct qemu_driver *d, const struct op *op, const struct sandbox_request *req,
 	const struct qemu_sandbox *like, struct qemu_sandbox **ret, struct err *e);
 /* Starts the VMs in the spec's order, and waits until all of them are ready. */

@@ -8,9 +8,9 @@
 struct child {
 	const char *what; /* for messages */
 	struct strv argv;
-	bool is_own;           /* argv[0] is moat-helper, which a holder sees only as itself */
-	int netns;             /* its network namespace; -1: ours */
-	int in_fd;             /* its stdin; 0: nothing */
+	bool is_own; /* argv[0] is moat-helper: the holder cannot see that file, and runs itself */
+	int netns;   /* its network namespace; -1: ours */
+	int in_fd;   /* its stdin; 0: nothing */
 	struct proc_fd fds[4]; /* further files that it inherits */
 	unsigned n_fds;
 	int log_fd;    /* its stdout and stderr */

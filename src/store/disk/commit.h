@@ -13,7 +13,7 @@ struct commit_req {
 	const char *description;  /* of the new image */
 	const struct image *base; /* what the VM runs on; in use by the caller */
 	bool layered;             /* there is a COMMIT_LAYER */
-	/* Puts copies into a directory that belong together as a disk does at one moment. */
+	/* Copies the VM's layers into a directory, all as they are at one moment. */
 	int (*copy)(void *arg, const struct op *op, const char *dir, struct err *e);
 	void *arg;
 };

@@ -36,6 +36,6 @@ struct download_file {
 	uint64_t max;     /* how many bytes the whole may have; 0: any */
 	const char *text; /* for op_progress */
 };
-/* Downloads the rest of a file. What breaks off is continued, some times; what has arrived stays in
- * the file. Fails before it fills the disk, if the server says how much there is. */
+/* Downloads the rest of a file. What breaks off is continued, a few times; what has arrived stays
+ * in the file. Fails before it fills the disk, if the server says how much there is. */
 int download_rest(const struct op *op, const struct download_file *file, struct err *e);

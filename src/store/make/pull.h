@@ -1,4 +1,5 @@
-/* pull.h - what store_build needs of pulling. Any thread. */
+/* pull.h - makes a vendor's cloud image, for store_build, which has claimed its name. Any thread.
+ */
 #pragma once
 
 #include "store/draft.h"

@@ -40,4 +40,4 @@ bool template_dir_has_format(const struct template_root *r, const char *key, int
 
 int template_manifest_read(const char *dir, json_t **ret, struct err *e);
 json_t *template_sum_json(uint64_t sum);
-uint64_t template_sum_value(const json_t *j); /* 0 if it is not one */
+uint64_t template_sum_value(const json_t *j); /* 0: j is no checksum */

@@ -28,6 +28,6 @@ void qmp_fail(struct qmp *q, const struct err *why);
 int qmp_call(struct qmp *q, const struct op *op, const char *command, json_t *args, int pass_fd,
 	json_t **ret, struct err *e);
 
-/* Pure: the next line of in, without its end; the bytes it takes up, 0 if there is no whole line
- * yet. */
+/* Finds the first line of `in`, without its end. Returns how many bytes it takes up; 0: the line is
+ * not whole yet. Pure. */
 size_t qmp_next_line(struct bytes in, struct bytes *ret_line);

@@ -5,8 +5,8 @@
 
 /* How long saving or loading all of a VM's memory may take. */
 double qemu_state_seconds(const struct qemu_vm *vm);
-/* The VM is stopped, and stays so. With own_memory all of its memory goes into the file, otherwise
- * only what is not in a template's memory file. */
+/* Saves the state of a VM that is stopped, and leaves it stopped. With own_memory all of its memory
+ * goes into the file, otherwise only what is not in a template's memory file. */
 int qemu_state_save(
 	struct qemu_vm *vm, const struct op *op, const char *path, bool own_memory, struct err *e);
 /* Tells a QEMU that waits for a state where it is. The state is not loaded yet when this returns.
@@ -14,5 +14,5 @@ int qemu_state_save(
 int qemu_state_load(struct qemu_vm *vm, const struct op *op, struct err *e);
 /* Waits until the state is loaded. */
 int qemu_state_wait(struct qemu_vm *vm, const struct op *op, struct err *e);
-/* Plugs the cables of all NICs in, or out. */
+/* Sets the links of all NICs up or down, as if their plugs were put in or pulled. */
 int qemu_nics_plug(struct qemu_vm *vm, const struct op *op, bool in, struct err *e);

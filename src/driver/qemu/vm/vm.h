@@ -38,16 +38,17 @@ struct qemu_vm {
 
 	/* How it starts: by booting, or from a saved state. */
 	struct template *template; /* whose disk, and at first whose memory, it has; NULL: none */
-	int template_ram;          /* the memory of a VM that becomes a template; -1: of others */
-	const char *files_sum;     /* what such a VM's files must be; NULL: of others */
+	int template_ram;          /* a memfd, if the VM becomes a template; -1: it becomes none */
+	const char *files_sum;     /* the checksum that the spec's files must have then, or NULL */
 	const char *load;          /* the state to start from; NULL: it boots */
 	bool paused;               /* it waits for qemu_vm_continue */
 	bool copied;               /* made from a template, whose identity its guest has at first */
 	bool runner_waits;         /* a runner is in its memory already */
-	struct container *container; /* how its service runs; NULL: it is not of such an image */
-	bool serviced;               /* its service was started */
-	bool identified;             /* its guest has its own identity now */
-	char cold_reason[160];       /* why it did not start from a template; "": it did */
+	struct container
+		*container;    /* how its service runs; NULL: the image is no container image */
+	bool serviced;         /* its service was started */
+	bool identified;       /* its guest has its own identity now */
+	char cold_reason[160]; /* why it did not start from a template; "": it did */
 
 	struct proc proc;
 	int qmp_fd, agent_fd, runner_fd, console_fd, stderr_fd;
@@ -59,7 +60,7 @@ struct qemu_vm {
 	int dead_fd; /* eventfd: readable when state is dead */
 
 	struct guest_links links;
-	struct qga *qga;    /* of the thread that opens a link */
+	struct qga *qga;    /* belongs to the thread that opens a link */
 	struct buf unsent;  /* likewise: what the runner waits for, of a frame of an old line */
 	bool said_fallback; /* likewise: that the runner cannot run was logged */
 

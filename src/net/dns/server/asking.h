@@ -11,7 +11,7 @@ struct dns_server {
 	unsigned n_zones;
 	int holder;      /* a socket: struct ask_open, struct ask_opened */
 	int outside;     /* a socket: struct ask_socket; -1: nothing leads out */
-	uint32_t number; /* of what was asked last */
+	uint32_t number; /* of the last message to either: answers repeat it */
 };
 
 enum { ASKING_NEXT = -1, ASKING_NOBODY = -2 };
