@@ -10,6 +10,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Says nothing: clients hang up, or are killed."""
+
+
 class Mirror:
     """Serves the files below a directory. `cut`: each answer for such a path breaks off after so
     many bytes, as often as `cuts` says."""
@@ -33,8 +40,7 @@ class Mirror:
             def log_message(self, *args: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

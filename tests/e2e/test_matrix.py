@@ -19,10 +19,11 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from home import COLD, TINY, Home
+from mirror import Mirror
 from traces import Traces
 
 from tools import copy_data, own_data, until
@@ -48,6 +49,10 @@ NETWORK = {
 }
 WARM_NET = {**TINY, "networks": {"vnets": [NETWORK]}}
 COLD_NET = {**COLD, "networks": {"vnets": [NETWORK]}}
+DISK = {"vms": [{"source": "tiny-disk", "ram_mb": 192, "vcpus": 1}], "networks": "none"}
+# The file is put onto the disk by another VM, before this one boots.
+FILE = {"path": "/flag", "content": "flag"}
+FILES = {"vms": [{**DISK["vms"][0], "warm": False, "files": [FILE]}], "networks": "none"}
 
 RECIPE = """#!/bin/sh
 echo "progress 1 2 making a disk"
@@ -60,12 +65,14 @@ echo '{"format":1,"arch":"x86_64","description":"d","disk":"disk","disk_format":
 SANDBOX = ("client", "daemon", "qemu", "qemu-guard", "holder", "holder-guard", "pasta")
 SANDBOX += ("dnsmasq", "dns")
 STORE = ("client", "daemon", "guard", "worker")
+ON_DISK = ("client", "daemon", "qemu", "qemu-guard")
 
 
 class Moment(NamedTuple):
     targets: tuple[str, ...]
     running: bool = True  # in a sandbox that is up already
     weight: int = 1
+    spec: dict[str, Any] = WARM_NET  # of that sandbox
 
 
 MOMENTS = {
@@ -81,7 +88,13 @@ MOMENTS = {
     "idle": Moment(SANDBOX[1:]),
     "import": Moment(STORE, running=False, weight=2),
     "build": Moment(STORE, running=False, weight=2),
+    "steps": Moment(STORE, running=False),
+    "pull": Moment(STORE, running=False),
+    "commit": Moment((*ON_DISK, "guard", "worker"), spec=DISK),
+    "files": Moment(ON_DISK, running=False),
 }
+# Images that runs make.
+MADE = ("imported", "built", "changed", "pulled", "committed")
 # The kernel keeps SIGSEGV from the first process of a pid namespace, which QEMU is, unless it has
 # made the fault itself: such a run shows only that nothing comes of it.
 SIGNALS = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "STOP": signal.SIGSTOP}
@@ -120,7 +133,7 @@ def send(pid: int, number: int) -> bool:
 class Run:
     """One cell of the matrix, chosen by its number."""
 
-    def __init__(self, home: Home, number: int) -> None:
+    def __init__(self, home: Faulty, number: int) -> None:
         self.home = home
         self.rng = random.Random(f"{SEED}/{number}")
         names = [name for name, m in MOMENTS.items() for _ in range(m.weight)]
@@ -146,7 +159,7 @@ class Run:
         """Makes the sandbox, if the moment needs one, and starts the client."""
         home, sandbox = self.home, ""
         if MOMENTS[self.moment].running:
-            sandbox = home.up(WARM_NET)
+            sandbox = home.up(MOMENTS[self.moment].spec)
             if self.moment == "restore":
                 home.ok("snapshot", sandbox, "one")
         if self.moment == "import":  # another disk: the same one would not be converted again
@@ -166,6 +179,10 @@ class Run:
             "rm": ["rm", sandbox],
             "import": ["image", "import", "--name", "imported", str(home.dir / "disk.raw")],
             "build": ["image", "build", "--rebuild", "built"],
+            "steps": ["image", "build", "tiny-disk", "--name", "changed", "--run", home.step()],
+            "pull": ["image", "pull", "--name", "pulled", f"{home.mirror.url}/disk.raw"],
+            "commit": ["image", "commit", sandbox, "committed"],
+            "files": ["up", home.spec(FILES)],
         }
         if self.moment in commands:
             self.client = home.start(*commands[self.moment])
@@ -233,8 +250,8 @@ class Run:
         if self.client:
             self.client.wait(LIMIT)
         self.home.ok("rm", "--all", timeout=LIMIT)  # what a client's last words were about
-        self.home.run("image", "rm", "imported", timeout=LIMIT)
-        self.home.run("image", "rm", "built", timeout=LIMIT)
+        for name in MADE:
+            self.home.run("image", "rm", name, timeout=LIMIT)
 
     def close(self) -> None:
         self.resume()
@@ -273,7 +290,7 @@ class Tally:
         return "\n".join(lines)
 
 
-def one_run(home: Home, traces: Traces, number: int, tally: Tally) -> None:
+def one_run(home: Faulty, traces: Traces, number: int, tally: Tally) -> None:
     run = Run(home, number)
     try:
         run.begin()
@@ -282,9 +299,9 @@ def one_run(home: Home, traces: Traces, number: int, tally: Tally) -> None:
         if struck and run.signal == "STOP":
             run.settle()
         run.end()
-        until(lambda: not traces.left(), "nothing is left", LIMIT)
+        until(lambda: not traces.left() and not home.steps(), "nothing is left", LIMIT)
     except (AssertionError, subprocess.TimeoutExpired) as ex:
-        tally.fail(number, f"{run}: {ex}; left: {traces.left()}")
+        tally.fail(number, f"{run}: {ex}; left: {traces.left()} {home.steps()}")
         raise
     finally:
         run.close()
@@ -302,6 +319,28 @@ class Faulty(Home):
         (self.dir / "disk.raw").write_bytes(b"\0" * 510 + b"\x55\xaa" + os.urandom(32 << 20))
         (data / "recipes").mkdir(exist_ok=True)
         (data / "recipes" / "built.sh").write_text(RECIPE)
+        self.mirror = Mirror(self.dir)
+        self.seconds = f"1.{random.randrange(10**9):09}"  # nobody else sleeps so long
+
+    def step(self) -> str:
+        """A script that changes an image, another one each time."""
+        path = self.dir / "step.sh"
+        path.write_text(f"echo {time.monotonic_ns()} >/changed\nexec sleep {self.seconds}\n")
+        return str(path)
+
+    def steps(self) -> list[str]:
+        """Such scripts at work. They have an environment of their own, by which none is known."""
+        wanted = f"sleep\0{self.seconds}\0".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cmdline").read_bytes() == wanted:
+                    found.append(f"step {process.name}")
+        return found
+
+    def close(self) -> None:
+        self.mirror.close()
+        super().close()
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +356,9 @@ def homes(images: None) -> Iterator[list[Faulty]]:
             made.append(Faulty(data))
             stack.callback(made[-1].close)
             if number == 0:
+                made[0].ok("image", "build", "tiny-disk", timeout=1800)
                 made[0].up(WARM_NET)
+                made[0].up(DISK)
                 made[0].ok("rm", "--all")
             else:
                 copy_data(Path(made[0].env["MOAT_DATA_DIR"]), data, "templates")
