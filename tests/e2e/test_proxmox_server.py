@@ -19,7 +19,7 @@ from home import TINY, Home
 from mirror import Key, Mirror
 from packages import write_repository
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "proxmox"))
+sys.path.append(str(Path(__file__).parents[1] / "proxmox"))
 
 from client import Client
 
