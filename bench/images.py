@@ -7,10 +7,14 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
+
+from mirror import Mirror
 from vm import Home, PlainAgent, report, timed
 
 BUILDS, RUNS, BOOTS = 2, 5, 3
@@ -40,15 +44,26 @@ def bench_builds(home: Home) -> None:
         build = ("image", "build", "--rebuild", name)
         ours = [timed(lambda: home.ok(*build, timeout=3600)) for _ in range(BUILDS)]  # noqa: B023
         report(f"image_build_{name}", ours, [bootstrap() for _ in range(BUILDS)], "ms")
-    about = json.loads(home.ok("image", "inspect", "debian12", "--json"))
-    disk = f"{about['dir']}/{about['disk']}"
+    image = Path(json.loads(home.ok("image", "inspect", "debian12", "--json"))["dir"])
+    name = json.loads((image / "manifest.json").read_text())["disk"]
+    disk = str(image / name)
 
     def bring() -> None:
         home.ok("image", "import", "-n", "brought", disk, timeout=600)
         home.ok("image", "rm", "brought")
 
+    def pull() -> None:
+        home.ok("image", "pull", "-n", "pulled", f"{mirror.url}/{name}", timeout=600)
+        home.ok("image", "rm", "pulled")
+
     imports = [timed(bring) for _ in range(RUNS)]
-    report("image_import", imports, [timed(lambda: copy_file(disk)) for _ in range(RUNS)], "ms")
+    copies = [timed(lambda: copy_file(disk)) for _ in range(RUNS)]
+    report("image_import", imports, copies, "ms")
+    mirror = Mirror(image)
+    try:
+        report("image_pull", [timed(pull) for _ in range(RUNS)], copies, "ms")
+    finally:
+        mirror.close()
 
 
 def boot_bare(image: Path, kvm: bool) -> None:

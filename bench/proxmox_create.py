@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pve"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "proxmox"))
 
 from server import PveServer
 from vm import report, timed

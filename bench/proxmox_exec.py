@@ -14,7 +14,7 @@ from typing import Any
 import certifi
 import httpx
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pve"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "proxmox"))
 
 from client import WAIT_SECONDS, Client
 from probe import QEMU, Probe, start_vm
