@@ -185,7 +185,7 @@ def test_an_isolated_network_has_no_way_out() -> None:
     [
         (
             lambda: VmSourceConfig(),
-            "Exactly one source must be set, of existing_vm_template_tag, ova, built_in",
+            "Exactly one source must be set, of existing_vm_template_tag, ova, ova_url, built_in",
         ),
         (lambda: VmSourceConfig(built_in="debian13", ova=Path("x")), "not ova and built_in"),
         (

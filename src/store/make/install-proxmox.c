@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "store/draft.h"
 #include "store/make/change.h"
@@ -53,6 +54,7 @@ static int put_key(const struct store *st, const struct op *op, const struct pro
 			file_read(file, KEY_MAX, &text, &len, e) < 0 ||
 			buf_add(&key, text, len, e) < 0)
 			return err_wrap(e, "the key of Proxmox VE's packages");
+		unlink(file);
 	}
 	if (sums_unarmour(buf_bytes(&key), &plain, e) < 0)
 		return err_wrap(e, "the key of Proxmox VE's packages");
