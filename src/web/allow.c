@@ -19,7 +19,8 @@ static const struct allowed_op ops[] = {
 	{"net.capture", " sandbox vnet ", false},
 	{"snapshots", " sandbox ", false},
 	{"logs", " sandbox vm kind follow ", false},
-	{"screenshot", " sandbox vm ", false},
+	{"screenshot", " sandbox vm size ", false},
+	{"screen", " sandbox vm control ", false},
 	{"read", " sandbox vm path cwd user max ", false},
 	{"list", " sandbox vm path cwd user ", false},
 	{"image.ls", " ", false},
@@ -62,7 +63,8 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-static enum allow check_args(const struct allowed_op *op, const json_t *args, struct err *e)
+static enum allow check_args(
+	const struct allowed_op *op, const json_t *args, bool acting, struct err *e)
 {
 	const char *name, *action = json_string_value(json_object_get(args, "action"));
 	json_t *value;
@@ -80,6 +82,10 @@ static enum allow check_args(const struct allowed_op *op, const json_t *args, st
 	}
 	/* An image's name may also be a path of the host. */
 	name = json_string_value(json_object_get(args, "image"));
+	if (!acting && json_is_true(json_object_get(args, "control"))) {
+		err_set(e, ERR_PERMISSION, "the console only looks");
+		return ALLOW_REFUSE;
+	}
 	if ((name && (strpbrk(name, "/~") || *name == '.')) ||
 		(action && strcmp(action, "ls") != 0)) {
 		err_set(e, ERR_PERMISSION, "a page may not do that");
@@ -103,7 +109,7 @@ static enum allow check_request(const json_t *frame, bool acting, struct err *e)
 		err_set(e, ERR_PERMISSION, "the console only looks");
 		return ALLOW_REFUSE;
 	}
-	return check_args(op, json_object_get(frame, "args"), e);
+	return check_args(op, json_object_get(frame, "args"), acting, e);
 }
 
 enum allow allow_frame(const json_t *frame, bool acting, struct err *e)

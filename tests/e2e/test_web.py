@@ -215,8 +215,6 @@ def test_a_sandbox_is_shown(lab: Home, served: Console, new_page: NewPage) -> No
     expect(page.locator(".noshot")).to_have_count(1)
     expect(page.locator(".vmcard").first).to_contain_text("tiny")
     picture(page, "sandbox")
-    tab(page, "Screen")
-    is_shown(page)
     tab(page, "Network")
     expect(page.locator("table.refused")).to_contain_text("evil.example")
     picture(page, "network")
@@ -341,10 +339,43 @@ def test_files_go_in_and_out(lab: Home, served: Console, new_page: NewPage, tmp_
     page.locator("input[type=file]").set_input_files(tmp_path / "data.bin")
     row = page.locator("table.listing button", has_text="data.bin")
     expect(row).to_be_visible()
-    picture(page, "files")
     with page.expect_download() as download:
         row.click()
     assert Path(download.value.path()).read_bytes() == content
+
+
+def viewers(home: Home) -> Any:
+    return listed(home)[0]["vms"][0].get("screen")
+
+
+def test_a_live_screen(lab: Home, served: Console, new_page: NewPage) -> None:
+    page, other = (new_page(served.page(in_lab(lab, "screen"))) for _ in range(2))
+    drawn = """[...document.querySelectorAll('.shellscreen canvas')].some((canvas) => {
+      const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return pixels.some((value, i) => i % 4 !== 3 && value > 100);
+    })"""
+    for one in (page, other):  # both see it
+        expect(one.locator(".screenview .bar")).to_contain_text(re.compile(r"\d{3,} \S \d{3,}"))
+        until(lambda one=one: one.evaluate(drawn), "the screen shows something", 60)
+    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 0}, "two look")
+    expect(page.locator(".screenview .bar")).to_contain_text("1 other viewer")
+    allow_changes(page)
+    page.get_by_role("button", name="Take control").click()
+    expect(page.get_by_role("button", name="Give control back")).to_be_visible()
+    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 1}, "one has control")
+    assert "controlled" in {one["what"] for one in listed(lab)[0]["touched"]}
+    page.locator(".screenview canvas").click()
+    page.keyboard.press("Enter")
+    page.get_by_label("Keys").select_option("Alt+Tab")
+    picture(page, "screen")
+    # Who may change nothing any more has no control.
+    page.locator(".switch").click()
+    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 0}, "control is given back")
+    tab(page, "Overview")
+    other.close()
+    until(lambda: not (viewers(lab) or {}).get("viewers"), "nobody looks")
+    page.goto(served.page(in_lab(lab, "screen", LONG_NAME)))
+    expect(page.locator(".empty")).to_contain_text("No display")
 
 
 def test_snapshots_and_forks(lab: Home, served: Console, new_page: NewPage) -> None:
@@ -490,7 +521,6 @@ def test_two_hundred_sandboxes(new_page: NewPage) -> None:
             changed = daemon.change(7)
             expect(page.locator(f"tr[data-id='{changed}'] .badge")).to_have_text("dead")
             assert page.evaluate("[...window.drawn]") == [changed]
-            picture(page, "many")
             page.get_by_label("Filter").fill("sample-19")
             expect(page.locator("a.row")).to_have_count(11)
     finally:

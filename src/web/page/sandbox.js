@@ -21,9 +21,10 @@ function useModule(load) {
 // ---- screens ----
 
 // The screen of a VM, taken again and again while it is looked at. A VM without one is left alone.
-export function Shot({ sandbox, vm, onsize, none }) {
+export function Shot({ sandbox, vm, none }) {
   const place = useRef(), [missing, setMissing] = useState(null);
   useEffect(() => {
+    if (!vm.display) return setMissing(new Error("no display"));
     let over = false, timer = 0, last = "";
     const take = async () => {
       const parts = [];
@@ -50,17 +51,15 @@ export function Shot({ sandbox, vm, onsize, none }) {
       clearTimeout(timer);
       if (last) URL.revokeObjectURL(last);
     };
-  }, [sandbox.id, vm.name, vm.state, store.wire]);
+  }, [sandbox.id, vm.name, vm.state, vm.display, store.wire]);
   if (missing) return none ? none(missing) : null;
-  return html`<img class="shot" ref=${place} alt="Screen of ${plain(vm.name)}" onLoad=${(e) => onsize?.(e.target)} />`;
+  return html`<img class="shot" ref=${place} alt="Screen of ${plain(vm.name)}" />`;
 }
 
 function Screen({ sandbox, vm }) {
-  const [size, set] = useState("");
-  return html`<div class="card screenview"><div class="bar"><b>${plain(vm.name)}</b><span class="dim">${size}</span><span class="grow"></span>
-      <span class="dim">a picture every ${SHOT_MS / 1000} seconds</span></div>
-    <${Shot} sandbox=${sandbox} vm=${vm} onsize=${(img) => set(`${img.naturalWidth} × ${img.naturalHeight}`)}
-      none=${(error) => html`<${Empty} title="No picture">${plain(error.message)}</${Empty}>`} /></div>`;
+  const module = useModule(() => import("/screen.js"));
+  if (!vm.display) return html`<${Empty} title="No display">This VM has none that moat shows. With <code>vga: std</code> in its spec it has one.</${Empty}>`;
+  return module && html`<${module.Screen} sandbox=${sandbox} vm=${vm} />`;
 }
 
 // ---- overview ----

@@ -21,6 +21,9 @@ static void test_looking(void)
 	OK(judged(REQUEST("pool", "\"action\":\"ls\""), false) == ALLOW_PASS);
 	OK(judged(REQUEST("exec", "\"sandbox\":\"a\",\"argv\":[\"id\"]"), false) == ALLOW_REFUSE);
 	OK(judged(REQUEST("restore", "\"sandbox\":\"a\",\"name\":\"b\""), false) == ALLOW_REFUSE);
+	OK(judged(REQUEST("screen", "\"sandbox\":\"a\""), false) == ALLOW_PASS);
+	OK(judged(REQUEST("screen", "\"control\":false"), false) == ALLOW_PASS);
+	OK(judged(REQUEST("screen", "\"control\":true"), false) == ALLOW_REFUSE);
 	OK(judged("{\"type\":\"data\",\"id\":1}", false) == ALLOW_PASS);
 }
 
