@@ -27,7 +27,7 @@ uint32_t ascii_crc(uint32_t crc, const void *p, size_t n);
 
 enum {
 	ASCII_PIECE = 1536,           /* bytes of a line, a multiple of 3 */
-	ASCII_PART = 3 * 1024 * 1024, /* bytes of one file of a result at most, before base64 */
+	ASCII_PART = 4 * 1024 * 1024, /* bytes of one file of a result at most */
 	ASCII_LINE_HEAD = 13,         /* mark, check sum and number */
 	ASCII_LINE_MAX = ASCII_LINE_HEAD + ASCII_PIECE / 3 * 4 + 1,
 };
@@ -61,7 +61,7 @@ enum ascii_event ascii_read(struct ascii_reader *r, const char **p, size_t *left
 /*
  * The first line of what `moat-guest once` reads and writes (moat-guest/once/once.h):
  * "moat1 ID PARTS LENGTH CRC\n" describes all the bytes. If PARTS is 0, their base64 follows,
- * otherwise they are in files.
+ * otherwise they are in files, as they are.
  */
 enum { ASCII_ID_MAX = 32, ASCII_HEAD_MAX = 96 };
 struct ascii_head {

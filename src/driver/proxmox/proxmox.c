@@ -19,7 +19,6 @@
 #include "driver/proxmox/site/node.h"
 #include "driver/proxmox/site/sandbox.h"
 #include "driver/proxmox/spec/check.h"
-#include "driver/proxmox/vm/parallel.h"
 #include "driver/proxmox/vm/snapshot.h"
 #include "driver/proxmox/vm/vm.h"
 
@@ -33,6 +32,7 @@
 #include "util/auto.h"
 #include "util/json.h"
 #include "util/thread/lock.h"
+#include "util/thread/parallel.h"
 #include "util/system/log.h"
 
 #define REMOVAL_SECONDS 300.0
@@ -135,7 +135,7 @@ static int configure_all(struct making *m, const struct op *op, struct err *e)
 	for (size_t i = 0; i < m->b->n_vms; i++)
 		if (has_static(m->b->vms[i].spec) && pve_vm_configure(&m->b->vms[i], op, e) < 0)
 			return -1;
-	return pve_parallel(op, m->b->n_vms, configure_other, m, e);
+	return parallel_run(op, PARALLEL_MAX, m->b->n_vms, configure_other, m, e);
 }
 
 static int start_one(void *arg, size_t i, const struct op *op, struct err *e)
@@ -174,9 +174,10 @@ static int fill_sandbox(
 	b->iso_storage = take_ptr(&st.iso);
 	if (pve_firewall_find(b, op, e) < 0)
 		return -1;
-	if (pve_parallel(op, b->n_vms + 1, net_or_vm, &m, e) < 0 || configure_all(&m, op, e) < 0)
+	if (parallel_run(op, PARALLEL_MAX, b->n_vms + 1, net_or_vm, &m, e) < 0 ||
+		configure_all(&m, op, e) < 0)
 		return -1;
-	if (pve_parallel(op, b->n_vms, start_one, &m, e) < 0)
+	if (parallel_run(op, PARALLEL_MAX, b->n_vms, start_one, &m, e) < 0)
 		return -1;
 	pve_pool_started(b);
 	return 0;
@@ -204,7 +205,7 @@ static int remove_some(struct pve_sandbox *b, bool vms, const struct op *op, str
 	int rc = pve_rows_read(b->d->env->journal, b->id, vms, &r.rows, e);
 
 	if (rc == 0)
-		rc = pve_parallel(op, r.rows.n, remove_row, &r, e);
+		rc = parallel_run(op, PARALLEL_MAX, r.rows.n, remove_row, &r, e);
 	pve_rows_free(&r.rows);
 	return rc;
 }

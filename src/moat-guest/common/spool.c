@@ -13,7 +13,6 @@
 
 #include "wire/ascii.h"
 #include "util/auto.h"
-#include "wire/base64-raw.h"
 
 enum { OLD_S = 3600, NAME_BYTES = 32 };
 
@@ -85,7 +84,7 @@ static int open_part(struct spool_writer *w)
 	return 0;
 }
 
-static int write_all(int fd, const char *p, size_t n)
+static int write_all(int fd, const uint8_t *p, size_t n)
 {
 	while (n) {
 		ssize_t done = write(fd, p, n);
@@ -110,13 +109,11 @@ static int close_part(struct spool_writer *w)
 
 static int flush_chunk(struct spool_writer *w)
 {
-	char text[SPOOL_CHUNK / 3 * 4];
 	int error = w->fd < 0 ? open_part(w) : 0;
 
 	if (error)
 		return error;
-	base64_put(w->chunk, w->held, text);
-	error = write_all(w->fd, text, base64_len(w->held));
+	error = write_all(w->fd, w->chunk, w->held);
 	w->in_part += w->held;
 	w->held = 0;
 	if (!error && w->in_part >= ASCII_PART)

@@ -1,7 +1,7 @@
 /*
  * spool.h - what waits in the guest for the host to fetch it through the guest agent: a directory
- * beside the program, with one directory for each result, which holds base64 text in files "0", "1"
- * and so on (each as large as one agent call carries), or "NAME.0" and so on.
+ * beside the program, with one directory for each result, which is in files "0", "1" and so on
+ * (each as large as one agent call carries well), or "NAME.0" and so on.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-	SPOOL_CHUNK = 48 * 1024, /* must divide ASCII_PART and be a multiple of 3 */
+	SPOOL_CHUNK = 64 * 1024, /* must divide ASCII_PART */
 	SPOOL_PATH_MAX = 4096,
 };
 

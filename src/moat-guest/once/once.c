@@ -22,6 +22,7 @@
 enum {
 	REQUEST_MAX = 64 * 1024 * 1024,
 	STDIN_MAX = 96 * 1024,
+	PRINT_PIECE = 12 * 1024, /* a multiple of 3 */
 	KILL_S = 15, /* a tree that will not die is given up by the runner before that */
 	PID_MS = 100,
 	PID_TRIES = 10,
@@ -195,16 +196,20 @@ static int wait_for_result(const char *id)
 	return rc < 0 ? -1 : take_fd(&dir);
 }
 
+/* Prints a small result as base64. */
 static int print_part(int dir)
 {
-	char text[16 * 1024];
+	static uint8_t bytes[PRINT_PIECE];
+	static char text[PRINT_PIECE / 3 * 4];
 	auto_fd int fd = openat(dir, "0", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	long n;
 
 	if (fd < 0)
 		return errno;
-	while ((n = read(fd, text, sizeof(text))) > 0)
-		fwrite(text, 1, (size_t)n, stdout);
+	while ((n = read_all(fd, (char *)bytes, sizeof(bytes))) > 0) {
+		base64_put(bytes, (size_t)n, text);
+		fwrite(text, 1, base64_len((size_t)n), stdout);
+	}
 	return n < 0 ? errno : 0;
 }
 

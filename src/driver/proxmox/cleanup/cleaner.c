@@ -13,9 +13,9 @@
 #include "driver/proxmox/site/access.h"
 #include "driver/proxmox/site/entry.h"
 #include "driver/proxmox/site/sandbox.h"
-#include "driver/proxmox/vm/parallel.h"
 #include "util/json.h"
 #include "util/thread/lock.h"
+#include "util/thread/parallel.h"
 #include "util/system/log.h"
 #include "util/thread/thread.h"
 
@@ -147,7 +147,7 @@ static void clean_some(struct pass *p, bool vms)
 		p->rows = rows;
 		for (size_t i = 0; i < rows.n; i++)
 			ask_site(p, &p->d->cleaner_op, &rows.v[i]);
-		if (pve_parallel(&p->d->cleaner_op, rows.n, clean_row, p, &e) == 0)
+		if (parallel_run(&p->d->cleaner_op, PARALLEL_MAX, rows.n, clean_row, p, &e) == 0)
 			return;
 	}
 	if (e.kind != ERR_CANCELLED)

@@ -11,27 +11,29 @@ enum { TRIES = 5, BODY_ROOM = 1536 };
 
 void pve_agent_init(struct pve_agent *a)
 {
-	turn_init(&a->turn);
+	slots_init(&a->calls);
 }
 
 void pve_agent_done(struct pve_agent *a)
 {
-	turn_done(&a->turn);
+	slots_done(&a->calls);
 }
 
-/* Makes one call, one at a time for a VM. params is used up. */
-static int call(struct pve_agent *a, const struct op *op, const char *method, const char *name,
-	json_t *params, unsigned flags, json_t **ret, struct err *e)
+/* Makes one call; at_once: as many may be made at a time for a VM. params is used up. */
+static int call_among(struct pve_agent *a, const struct op *op, unsigned at_once,
+	const char *method, const char *name, json_t *params, unsigned flags, json_t **ret,
+	struct err *e)
 {
-	auto_turn struct turn *held = NULL;
+	int rc;
 
-	if (turn_take(&a->turn, op, e) < 0) {
+	if (slots_take(&a->calls, op, at_once, e) < 0) {
 		json_decref(params);
 		return -1;
 	}
-	held = &a->turn;
-	if (pve_do(a->api, op, method, params, flags, ret, e, "/nodes/%s/qemu/%u/agent/%s", a->node,
-		    a->vmid, name) == 0)
+	rc = pve_do(a->api, op, method, params, flags, ret, e, "/nodes/%s/qemu/%u/agent/%s",
+		a->node, a->vmid, name);
+	slots_give(&a->calls);
+	if (rc == 0)
 		return 0;
 	/* These kinds would be taken for a missing file in the guest, or for a mistake of the
 	 * client. */
@@ -40,6 +42,12 @@ static int call(struct pve_agent *a, const struct op *op, const char *method, co
 	else if (e->kind == ERR_PERMISSION || e->kind == ERR_INVALID)
 		e->kind = ERR_BACKEND;
 	return -1;
+}
+
+static int call(struct pve_agent *a, const struct op *op, const char *method, const char *name,
+	json_t *params, unsigned flags, json_t **ret, struct err *e)
+{
+	return call_among(a, op, 1, method, name, params, flags, ret, e);
 }
 
 enum pve_agent_failure pve_agent_failure(const struct err *e)
@@ -271,7 +279,8 @@ int pve_agent_read(struct pve_agent *a, const struct op *op, const char *path, u
 			return -1;
 		if (offset) /* a server before 9.2 does not know it and would refuse it */
 			json_object_set_new(params, "offset", json_integer((json_int_t)offset));
-		if (call(a, op, "GET", "file-read", params, 0, &value, e) == 0) {
+		if (call_among(a, op, PVE_READS_AT_ONCE, "GET", "file-read", params, 0, &value,
+			    e) == 0) {
 			if (add_latin1(ret, json_object_get(value, "content"), e) < 0)
 				return -1;
 			return is_set(json_object_get(value, "truncated"));

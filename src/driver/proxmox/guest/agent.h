@@ -1,7 +1,7 @@
 /*
  * agent.h - the guest agent of one VM of a Proxmox VE server, call by call. A call costs the server
- * a tenth of a second. The server makes one call at a time for a VM, so we send one at a time. Any
- * thread.
+ * a tenth of a second. The agent does one thing at a time, so we send one call at a time; but two
+ * that read files, because the server is long busy with what it has read. Any thread.
  *
  * What the agent says comes from a hostile guest.
  */
@@ -9,12 +9,13 @@
 
 #include "guestlink/agent/qga-parse.h"
 #include "driver/proxmox/api/api.h"
-#include "util/thread/turn.h"
+#include "util/thread/slots.h"
 
 enum {
-	PVE_BODY_MAX = 65536,             /* of a call, as a form; 512 KiB since 8.4 */
-	PVE_INPUT_MAX = 65536,            /* characters of stdin, ASCII */
-	PVE_WRITE_MAX = 46080,            /* bytes of a file, in one call, if the body allows it */
+	PVE_BODY_MAX = 65536,  /* of a call, as a form; 512 KiB since 8.4 */
+	PVE_INPUT_MAX = 65536, /* characters of stdin, ASCII */
+	PVE_WRITE_MAX = 46080, /* bytes of a file, in one call, if the body allows it */
+	PVE_READS_AT_ONCE = 2,
 	PVE_READ_MAX = 16 * 1024 * 1024,  /* bytes of a file that one call reads */
 	PVE_OUTPUT_MAX = 2 * 1024 * 1024, /* more than that is lost, with the exit status */
 	PVE_WRITE_SURE = 15000, /* bytes that always go into one call, whatever they are */
@@ -24,9 +25,9 @@ struct pve_agent {
 	struct pve_api *api;
 	const char *node;
 	unsigned vmid;
-	struct turn turn;
+	struct slots calls;
 };
-void pve_agent_init(struct pve_agent *a); /* members above turn are set */
+void pve_agent_init(struct pve_agent *a); /* members above calls are set */
 void pve_agent_done(struct pve_agent *a);
 
 /* What a failed call means for a caller that might try again. */

@@ -10,6 +10,7 @@
 #include "wire/ascii.h"
 #include "driver/proxmox/api/upload.h"
 #include "util/auto.h"
+#include "util/thread/turn.h"
 #include "util/system/io.h"
 #include "wire/iso.h"
 #include "util/thread/lock.h"

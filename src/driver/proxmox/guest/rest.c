@@ -9,7 +9,7 @@
 
 enum {
 	REQUEST_ID = 1,
-	READ_CHUNK = 6 * 1024 * 1024 - 64 * 1024, /* its frames fill two files of the spool */
+	READ_CHUNK = 16 * 1024 * 1024 - 64 * 1024, /* its frames fill four files of the spool */
 	WRITE_CHUNK = 4 * 1024 * 1024,
 };
 

@@ -17,15 +17,17 @@
 #include "driver/proxmox/api/wording.h"
 #include "driver/proxmox/guest/install.h"
 #include "util/auto.h"
+#include "util/thread/turn.h"
 #include "wire/base64.h"
 #include "util/thread/lock.h"
+#include "util/thread/parallel.h"
 #include "util/str.h"
 #include "util/strv.h"
 
 enum {
 	OLD_MAX = 8,    /* results to be forgotten with the next command */
 	TRIES = 6,      /* of a call whose fate is unknown */
-	PARTS_MAX = 64, /* of a result: some 200 MB */
+	PARTS_MAX = 64, /* of a result: 256 MiB */
 	KILL_S = 30,
 	OVERDUE_S = 60, /* after a command's own timeout */
 };
@@ -368,28 +370,48 @@ static int fail_result(struct err *e, const char *what)
 	return err_set(e, ERR_UNAVAILABLE, "the guest's answer is broken: %s", what);
 }
 
+struct part_reader {
+	struct pve_runner *r;
+	const char *prefix;
+	struct buf parts[PARTS_MAX];
+};
+
+static void part_reader_done(struct part_reader *p)
+{
+	for (unsigned i = 0; i < PARTS_MAX; i++)
+		buf_free(&p->parts[i]);
+}
+
+static int read_part(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	struct part_reader *p = arg;
+	auto_free char *name = NULL;
+
+	if (str_printf(&name, e, "%s%zu", p->prefix, i) < 0)
+		return -1;
+	if (pve_agent_read(p->r->agent, op, name, 0, &p->parts[i], e) < 0) {
+		/* The guest has removed a part of the result. That is no missing file of the
+		 * user's. */
+		if (e->kind == ERR_BACKEND)
+			e->kind = ERR_UNAVAILABLE;
+		return -1;
+	}
+	/* A hostile guest may put more there than the runner ever writes. */
+	return p->parts[i].len > ASCII_PART ? fail_result(e, "too long") : 0;
+}
+
 static int read_parts(struct pve_runner *r, const struct op *op, const char *prefix, unsigned parts,
 	struct buf *ret, struct err *e)
 {
-	for (unsigned i = 0; i < parts; i++) {
-		auto_free char *name = NULL;
-		auto_buf struct buf text = {0};
-		size_t before;
+	__attribute__((cleanup(part_reader_done))) struct part_reader p = {
+		.r = r, .prefix = prefix};
 
-		if (str_printf(&name, e, "%s%u", prefix, i) < 0 ||
-			pve_agent_read(r->agent, op, name, 0, &text, e) < 0) {
-			/* The guest has removed a part of the result. That is no missing file of
-			 * the user's. */
-			if (e->kind == ERR_BACKEND)
-				e->kind = ERR_UNAVAILABLE;
+	if (parallel_run(op, PVE_READS_AT_ONCE, parts, read_part, &p, e) < 0)
+		return -1;
+	for (unsigned i = 0; i < parts; i++) {
+		if (buf_add(ret, buf_data(&p.parts[i]), p.parts[i].len, e) < 0)
 			return -1;
-		}
-		before = ret->len;
-		if (!base64_decode((const char *)buf_data(&text), text.len, ret))
-			return fail_result(e, "not base64");
-		/* A hostile guest may put more there than the runner ever writes. */
-		if (ret->len - before > ASCII_PART)
-			return fail_result(e, "too long");
+		buf_free(&p.parts[i]);
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
  * sandbox.h - one sandbox on a server, and its VMs. While it is made and removed, the threads of
- * pve_parallel work on it, each on a VM of its own; afterwards any thread may use a VM, and
+ * parallel_run work on it, each on a VM of its own; afterwards any thread may use a VM, and
  * pve_vm.mu guards what changes then. pve_driver.mu guards the list of sandboxes.
  */
 #pragma once

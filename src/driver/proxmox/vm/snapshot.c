@@ -6,10 +6,10 @@
 #include "driver/proxmox/api/wording.h"
 #include "driver/proxmox/site/sandbox.h"
 #include "driver/proxmox/vm/id.h"
-#include "driver/proxmox/vm/parallel.h"
 #include "driver/proxmox/vm/start.h"
 #include "driver/proxmox/vm/vm.h"
 #include "util/json.h"
+#include "util/thread/parallel.h"
 
 #define LOCK_PAUSE 0.5
 /* After a rollback the server may hold the lock of the VM's configuration for half a minute, and
@@ -80,7 +80,7 @@ int pve_snapshot(
 	struct job j = {.b = (struct pve_sandbox *)sandbox, .text = name};
 
 	pve_snapshot_name(name, j.name);
-	return pve_parallel(op, j.b->n_vms, take_one, &j, e);
+	return parallel_run(op, PARALLEL_MAX, j.b->n_vms, take_one, &j, e);
 }
 
 int pve_snapshot_vm(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,
@@ -160,7 +160,7 @@ int pve_restore(
 	for (unsigned i = 0; i < j.b->n_vms; i++)
 		if (check_there(&j, i, op, e) < 0)
 			return -1;
-	return pve_parallel(op, j.b->n_vms, restore_one, &j, e);
+	return parallel_run(op, PARALLEL_MAX, j.b->n_vms, restore_one, &j, e);
 }
 
 int pve_restore_vm(struct driver_sandbox *sandbox, const struct op *op, unsigned vm,

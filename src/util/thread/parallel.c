@@ -1,8 +1,5 @@
-/*
- * Threads are right for this work, which mostly waits for a server. Their op ends with the
- * caller's, and with the first failure.
- */
-#include "driver/proxmox/vm/parallel.h"
+/* The threads' op ends with the caller's, and with the first failure. */
+#include "util/thread/parallel.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,11 +9,10 @@
 #include "util/thread/lock.h"
 #include "util/thread/thread.h"
 
-enum { AT_ONCE_MAX = 16 };
-
 struct parallel {
 	int (*one)(void *arg, size_t i, const struct op *op, struct err *e);
 	void *arg;
+	unsigned at_once;
 	struct op op;
 	int done_fd; /* eventfd: how many threads have ended */
 	struct lock mu;
@@ -87,11 +83,11 @@ static int watch(struct parallel *t, const struct op *op, size_t running, struct
 
 static int run(struct parallel *t, const struct op *op, struct err *e)
 {
-	size_t n = t->n < AT_ONCE_MAX ? t->n : AT_ONCE_MAX, started = 0;
-	pthread_t threads[AT_ONCE_MAX];
+	size_t n = t->n < t->at_once ? t->n : t->at_once, started = 0;
+	pthread_t threads[PARALLEL_MAX];
 	int rc;
 
-	while (started < n && thread_start(&threads[started], "pve-parallel", work, t, e) == 0)
+	while (started < n && thread_start(&threads[started], "parallel", work, t, e) == 0)
 		started++;
 	if (!started)
 		return -1;
@@ -107,11 +103,14 @@ static int run(struct parallel *t, const struct op *op, struct err *e)
 	return 0;
 }
 
-int pve_parallel(const struct op *op, size_t n,
+int parallel_run(const struct op *op, unsigned at_once, size_t n,
 	int (*one)(void *arg, size_t i, const struct op *op, struct err *e), void *arg,
 	struct err *e)
 {
-	struct parallel t = {.one = one, .arg = arg, .n = n};
+	struct parallel t = {.one = one,
+		.arg = arg,
+		.n = n,
+		.at_once = at_once < PARALLEL_MAX ? at_once : PARALLEL_MAX};
 	int rc;
 
 	if (n == 0)
