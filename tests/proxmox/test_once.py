@@ -23,21 +23,26 @@ PART = 46080
 WAIT_SECONDS = 60
 
 
-FIND_RUNNER = ROOT / "src/driver/proxmox/guest/scripts/find-runner.sh"
+SCRIPTS = ROOT / "src/driver/proxmox/guest/scripts"
 
 
-def find_runner(machine: str, place: Path, *arguments: str) -> tuple[int, str]:
-    """The script as it goes into a guest that says that it is such a machine."""
+def run_script(name: str, before: str, place: Path, *arguments: str) -> tuple[int, str]:
+    """A script as it goes into a guest, with some commands of ours before it."""
     embed = runpy.run_path(str(ROOT / "tools/embed.py"))
-    script, n = re.subn("(?m)^places=.*$", f"places={place}", embed["text_of"](FIND_RUNNER, []))
+    script, n = re.subn("(?m)^places=.*$", f"places={place}", embed["text_of"](SCRIPTS / name, []))
     assert n == 1
     done = subprocess.run(
-        ["sh", "-c", f"uname() {{ echo {machine}; }}\n{script}", "sh", *arguments],
+        ["sh", "-c", f"{before}\n{script}", "sh", *arguments],
         capture_output=True,
         text=True,
         check=False,
     )
     return done.returncode, done.stdout
+
+
+def find_runner(machine: str, place: Path, *arguments: str) -> tuple[int, str]:
+    """In a guest that says that it is such a machine."""
+    return run_script("find-runner.sh", f"uname() {{ echo {machine}; }}", place, *arguments)
 
 
 def test_the_script_chooses_by_the_machine(tmp_path: Path) -> None:
@@ -53,6 +58,32 @@ def test_the_script_chooses_by_the_machine(tmp_path: Path) -> None:
     assert find_runner("aarch64", tmp_path, "x86_64", *ours) == (94, "aarch64")
     assert find_runner("riscv64", tmp_path, *both) == (94, "riscv64")
     assert find_runner("aarch64", tmp_path) == (94, "aarch64")
+
+
+def test_the_runner_comes_with_the_call_that_looks_for_it(tmp_path: Path) -> None:
+    data = RUNNER.read_bytes()
+    text = base64.b64encode(data).decode()
+    wanted = ("x86_64", str(len(data)), f"{zlib.crc32(data):08x}")
+    carried = ("2", text[:100_000], text[100_000:])
+    runner = tmp_path / "moat-guest"
+
+    def bring(before: str, *arguments: str) -> tuple[int, str]:
+        return run_script("bring-runner.sh", before, tmp_path, *arguments)
+
+    # What cannot be done in one call is said as find-runner.sh says it.
+    for before, arguments in (
+        ("uname() { echo aarch64; }", (*carried, *wanted, "aarch64", "1", "0")),
+        ("base64() { return 127; }", (*carried, *wanted)),
+        ("", ("2", text[:100_000], text[100_000:-8], *wanted)),
+    ):
+        code, said = bring(before, *arguments)
+        assert (code, said.split()[1].startswith(f"{runner}.")) == (92, True)
+        assert not runner.exists()
+    assert bring("uname() { echo riscv64; }", *carried, *wanted) == (94, "riscv64")
+    for _ in range(2):  # as when the answer to the first call got lost
+        assert bring("", *carried, *wanted) == (0, str(runner))
+        assert runner.read_bytes() == data
+    assert (tmp_path / "moat-spool").is_dir()
 
 
 class Once:

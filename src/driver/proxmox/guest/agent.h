@@ -25,6 +25,7 @@ struct pve_agent {
 	struct pve_api *api;
 	const char *node;
 	unsigned vmid;
+	bool large_calls; /* the server takes calls of 512 KiB, as since 8.4 */
 	struct slots calls;
 };
 void pve_agent_init(struct pve_agent *a); /* members above calls are set */

@@ -15,7 +15,8 @@ struct pve_guest_vm {
 	unsigned vmid;
 	bool windows;
 	const struct runners *runners;
-	bool serial1; /* the VM has serial1: socket */
+	bool serial1;     /* the VM has serial1: socket */
+	bool large_calls; /* see agent.h */
 	/* For large files and input (disc.h). */
 	const char *iso_storage; /* takes ISO images; NULL: none does */
 	const char *cdrom;       /* an empty drive since boot, "sata5"; NULL: none */

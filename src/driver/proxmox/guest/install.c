@@ -9,6 +9,8 @@
 #include "util/auto.h"
 #include "util/system/io.h"
 #include "util/str.h"
+#include "util/strv.h"
+#include "wire/base64.h"
 
 enum {
 	RUNNER_SIZE_MAX = 8 * 1024 * 1024,
@@ -16,9 +18,12 @@ enum {
 	PUSH = 92,
 	NOT_RUNNABLE = 93,
 	NO_PROGRAM = 94,
+	TEXT_MAX = 120 * 1024, /* of an argument; the server takes no 128 KiB */
+	TEXTS_MAX = 3,         /* a call of 512 KiB carries, with "+/" as three bytes each */
 };
 
-extern const char pve_script_find_runner[], pve_script_join_runner[]; /* scripts */
+/* scripts */
+extern const char pve_script_bring_runner[], pve_script_find_runner[], pve_script_join_runner[];
 
 struct program {
 	const char *arch;
@@ -141,19 +146,64 @@ static int push_wanted(struct pve_agent *a, const struct op *op, const struct pr
 	return err_set(e, ERR_UNAVAILABLE, "the guest named no file for the runner");
 }
 
+static int add_programs(struct strv *argv, const struct programs *programs, struct err *e)
+{
+	for (unsigned i = 0; i < programs->n; i++)
+		strv_add_all(argv, programs->v[i].arch, programs->v[i].size_text,
+			programs->v[i].crc_text, NULL);
+	return strv_check(argv, e);
+}
+
+/* Looks for the runner, and has it made of what the same call carries. 1: this server or guest
+ * takes no such call. */
+static int bring(struct pve_agent *a, const struct op *op, const struct programs *programs,
+	struct qga_exit *ret, struct err *e)
+{
+	const struct program *p = &programs->v[0];
+	size_t len = programs->n ? base64_len(p->size) : 0;
+	auto_free char *text = malloc(len + 1);
+	auto_strv struct strv argv = {0};
+	char count[16];
+
+	if (!text)
+		return err_oom(e);
+	if (!a->large_calls || !len || len > (size_t)TEXTS_MAX * TEXT_MAX)
+		return 1;
+	base64_encode((struct bytes){(const uint8_t *)p->content, p->size}, text);
+	snprintf(count, sizeof(count), "%zu", (len + TEXT_MAX - 1) / TEXT_MAX);
+	strv_add_all(&argv, "/bin/sh", "-c", pve_script_bring_runner, "sh", count, NULL);
+	for (size_t at = 0; at < len; at += TEXT_MAX) {
+		auto_free char *part = strndup(text + at, TEXT_MAX);
+
+		strv_add(&argv, part ? part : "");
+	}
+	op_progress(op, 0, 0, "installing the runner in the guest");
+	if (add_programs(&argv, programs, e) < 0)
+		return -1;
+	if (run(a, op, (const char *const *)argv.v, ret, e) == 0)
+		return 0;
+	return op_check(op, e) < 0 ? -1 : 1;
+}
+
+static int find(struct pve_agent *a, const struct op *op, const struct programs *programs,
+	struct qga_exit *ret, struct err *e)
+{
+	auto_strv struct strv argv = {0};
+
+	strv_add_all(&argv, "/bin/sh", "-c", pve_script_find_runner, "sh", NULL);
+	if (add_programs(&argv, programs, e) < 0)
+		return -1;
+	return run(a, op, (const char *const *)argv.v, ret, e);
+}
+
 static int find_or_push(struct pve_agent *a, const struct op *op, const struct programs *programs,
 	char **ret_path, struct err *e)
 {
 	auto_qga_exit struct qga_exit x = {0};
-	const char *argv[4 + 3 * RUNNERS + 1] = {"/bin/sh", "-c", pve_script_find_runner, "sh"};
 	char arch[40];
+	int rc = bring(a, op, programs, &x, e);
 
-	for (unsigned i = 0; i < programs->n; i++) {
-		argv[4 + 3 * i] = programs->v[i].arch;
-		argv[5 + 3 * i] = programs->v[i].size_text;
-		argv[6 + 3 * i] = programs->v[i].crc_text;
-	}
-	if (run(a, op, argv, &x, e) < 0)
+	if (rc < 0 || (rc > 0 && find(a, op, programs, &x, e) < 0))
 		return -1;
 	if (x.code == NO_PROGRAM) {
 		snprintf(arch, sizeof(arch), "%.*s", (int)x.out.len, buf_data(&x.out));

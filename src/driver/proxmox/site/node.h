@@ -18,7 +18,8 @@ void pve_storages_free(struct pve_storages *s);
 #define auto_pve_storages __attribute__((cleanup(pve_storages_free)))
 
 /* Servers from this version on take disk images to import; OVAs came one version earlier. */
-#define PVE_DISKS_SINCE 8, 4
+#define PVE_DISKS_SINCE       8, 4
+#define PVE_LARGE_CALLS_SINCE 8, 4
 /* Whether the server's version is lower than that; text is for messages. A version that cannot be
  * read counts as new enough. */
 int pve_older_than(struct pve_site *site, const struct op *op, int major, int minor, bool *ret,

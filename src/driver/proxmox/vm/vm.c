@@ -196,7 +196,13 @@ static void iso_gone(void *arg, int64_t row)
 static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret, struct err *e)
 {
 	struct pve_sandbox *b = vm->sandbox;
+	bool old = true;
+	char version[32];
+	struct err ignored;
 
+	/* A server that does not say is taken for an old one. */
+	if (pve_older_than(b->site, op, PVE_LARGE_CALLS_SINCE, &old, version, &ignored) < 0)
+		old = true;
 	vm->guest_vm = (struct pve_guest_vm){.api = b->api,
 		.node = b->inst->node,
 		.name = vm->spec->name,
@@ -204,6 +210,7 @@ static int open_guest(struct pve_vm *vm, const struct op *op, struct guest **ret
 		.windows = vm->windows,
 		.runners = &b->d->env->runners,
 		.serial1 = !vm->windows,
+		.large_calls = !old,
 		.iso_storage = b->iso_storage,
 		.cdrom = pve_disc_drive(vm->spec, vm->template_config),
 		.stamp = b->stamp,
