@@ -3,6 +3,7 @@ the existing Python plugin makes for it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -13,14 +14,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "proxmox"))
 
 from client import WAIT_SECONDS, Client
+from lives import TAG, named
 from server import PveServer
 from vm import report, timed
 
 from driver import PveHome, instance
+from proxmoxsandbox._proxmox_sandbox_environment import (
+    ProxmoxSandboxEnvironment,
+    ProxmoxSandboxEnvironmentConfig,
+)
 
 RUNS = 3
 NODE = "/nodes/pve"
-TAG = "tiny-template"
 LARGE = 24 << 20
 TEMPLATE = {
     "name": "tiny-template",
@@ -111,10 +116,6 @@ class Replay:
             self.client.get(f"{agent}/file-read", file=file)
         self.call("POST", f"{agent}/exec", {"command": ["sh", "-c", "rm -f /tmp/replay.*"]})
 
-    def read(self) -> None:
-        found = self.client.get(f"{self.vm}/agent/file-read", file="/root/large", count=16 << 20)
-        assert found["bytes-read"] == 16 << 20
-
     def remove(self) -> None:
         self.call("POST", f"{self.vm}/status/stop")
         current = f"{self.vm}/status/current"
@@ -162,13 +163,29 @@ def reading(ours: Ours) -> dict[str, list[float]]:
     """Files of 24 MiB out of a guest; milliseconds."""
     took: dict[str, list[float]] = {}
     ours.create()
-    for name, source in (("random", "/dev/urandom"), ("text", "/dev/zero")):
-        make = f"head -c {LARGE} {source}"
-        if name == "text":
-            make = f"yes 'a line of a log, as there are many' | head -c {LARGE}"
+    for name, source in (
+        ("random", "cat /dev/urandom"),
+        ("text", "yes 'a line of a log, as there are many'"),
+    ):
+        make = f"{source} | head -c {LARGE}"
         ours.exec("/bin/sh", "-c", f"{make} >/root/large")
         took[name] = [timed(ours.read) for _ in range(2)]
     ours.remove()
+    return took
+
+
+async def sample_ends(server: PveServer, home: Path) -> list[float]:
+    """What a sample of an eval waits for when it ends; milliseconds."""
+    vm = {"vm_source_config": {"existing_vm_template_tag": TAG}, "ram_mb": 256, "vcpus": 1}
+    config = ProxmoxSandboxEnvironmentConfig.model_validate({"vms_config": [vm]})
+    provider, took = ProxmoxSandboxEnvironment, []
+    with named(server, home):
+        for _ in range(RUNS):
+            made = await provider.sample_init("task", config, {})
+            began = time.perf_counter()
+            await provider.sample_cleanup("task", config, made, False)
+            took.append((time.perf_counter() - began) * 1000)
+        await provider.task_cleanup("task", config, True)
     return took
 
 
@@ -184,10 +201,12 @@ def run() -> None:
                 life(replay, theirs)
                 life(ours, mine)
             read = reading(ours)
+            ends = asyncio.run(sample_ends(server, ours.home.dir / "sample"))
         finally:
             ours.home.close()
     for name, runs in mine.items():
-        report(f"proxmox_{name}", runs, theirs[name], "ms")
+        report(f"proxmox_{'life' if name == 'create' else name}", runs, theirs[name], "ms")
+    report("proxmox_sample_end", ends, theirs["remove"], "ms")
     for name, runs in read.items():
         # 0.4 s a MiB, read one after the other: what the server needs if nothing is saved.
         report(f"proxmox_read_24mib_{name}", runs, [0.4 * LARGE / (1 << 20) * 1000], "ms")

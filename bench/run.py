@@ -108,9 +108,11 @@ def bench_vagrant() -> None:
 def bench_proxmox() -> None:
     import proxmox_create
     import proxmox_exec
+    import proxmox_life
 
     proxmox_exec.run()
     proxmox_create.run()
+    proxmox_life.run()
 
 
 BENCHES: dict[str, Callable[[], None]] = {

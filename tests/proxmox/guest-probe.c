@@ -201,8 +201,7 @@ int main(int argc, char **argv)
 {
 	struct pve_access access = {0};
 	struct runners runners = {0};
-	struct pve_guest_vm vm = {
-		.name = "probe", .runners = &runners, .large_calls = true};
+	struct pve_guest_vm vm = {.name = "probe", .runners = &runners, .large_calls = true};
 	struct pve_api *api;
 	struct guest *g;
 	char *line = NULL;

@@ -52,9 +52,10 @@ def test_servers_and_guests_that_take_no_large_call_get_pieces(lives: Lives) -> 
 
 
 def test_older_servers_get_pieces(lives: Lives) -> None:
-    with PveServer(
-        vms="container", time_scale=0.02, task_time=0.02, pve_version="8.3"
-    ) as old, Lives(old) as there:
+    with (
+        PveServer(vms="container", time_scale=0.02, task_time=0.02, pve_version="8.3") as old,
+        Lives(old) as there,
+    ):
         box = there.home.up(SPEC)
         assert there.home.ok("exec", box, "--", "echo", "hi") == "hi"
         assert "POST file-write" in agent_calls(old)

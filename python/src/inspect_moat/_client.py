@@ -90,6 +90,11 @@ class Call:
     def finished(self) -> bool:
         return self._done.is_set()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be waited for in the caller's event loop."""
+        return self._connection.is_here
+
     def cancel(self) -> None:
         """Tell the daemon to give up. The final answer still comes."""
         if not self.finished:
@@ -194,6 +199,11 @@ class Connection:
     def closed(self) -> bool:
         return self._lost is not None
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it belongs to the caller's event loop."""
+        return self._loop is current_loop()
+
     async def request(
         self,
         op: str,
@@ -271,7 +281,7 @@ class Connection:
         Raises:
             MoatError: our loop has ended, and the sandboxes with it.
         """
-        if self._loop is current_loop():
+        if self.is_here:
             return self
         if is_closed(self._loop):
             self.abandon()

@@ -141,6 +141,12 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
 
     @classmethod
     @override
+    def is_on_server(cls, config: SandboxConfig) -> bool:
+        assert isinstance(config, MoatSandboxEnvironmentConfig)
+        return config.driver == "proxmox"
+
+    @classmethod
+    @override
     async def remove_leftovers(cls, connection: Connection) -> dict[str, Any]:
         # without servers there is nothing to look for: the daemon itself looks after this host
         return await _clean_servers(connection) if _names_servers() else {}
@@ -202,6 +208,11 @@ class ProxmoxSandboxEnvironment(VmSandboxEnvironment):
         """The servers that the environment of the eval names, with their logins."""
         assert isinstance(config, ProxmoxSandboxEnvironmentConfig)
         return access_to(instances_for(config))
+
+    @classmethod
+    @override
+    def is_on_server(cls, config: SandboxConfig) -> bool:
+        return True
 
     @classmethod
     @override

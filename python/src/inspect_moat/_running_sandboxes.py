@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ._client import Connection
+from ._client import Call, Connection
 from ._eval_state import eval_state
 
 
@@ -18,6 +18,8 @@ class RunningSandbox:
     vms: list[str] = field(default_factory=list)
     parent: str = ""  # the sandbox of which it is a copy
     stays: bool = False  # somebody detached it, so it was not removed with its sample
+    on_server: bool = False  # its removal takes seconds of waiting
+    removal: Call | None = None  # that, once it has begun and nobody waited for it
 
 
 @dataclass

@@ -32,6 +32,7 @@ from ._relative_paths import (
 from ._running_sandboxes import RunningSandbox, running_sandboxes
 from ._sandbox_requests import (
     TRACE,
+    begin_removal,
     detach_sandbox,
     leftovers,
     make_all,
@@ -58,6 +59,11 @@ class VmSandboxEnvironment(VmGuest):
     def access(cls, config: SandboxConfig) -> dict[str, Any] | None:
         """How this process reaches the backend, where the daemon cannot know it."""
         return None
+
+    @classmethod
+    def is_on_server(cls, config: SandboxConfig) -> bool:
+        """Whether a removal is mostly waiting, which no sample is kept for."""
+        return False
 
     @classmethod
     def standby(cls, config: SandboxConfig) -> int:
@@ -203,6 +209,7 @@ class VmSandboxEnvironment(VmGuest):
             labels.get("sample", ""),
             labels.get("epoch", ""),
             [str(vm["name"]) for vm in result["vms"]],
+            on_server=cls.is_on_server(parsed),
         )
         try:
             return cls._environments(connection, sandbox_id, result["vms"], parsed)
@@ -251,12 +258,19 @@ class VmSandboxEnvironment(VmGuest):
             if isinstance(environment, VmSandboxEnvironment)
         }
         running = running_sandboxes()
+        for entry in [one for one in running.values() if one.removal and one.removal.finished]:
+            await remove_sandbox(entry)  # says whether it is gone, and does not wait
+            if not entry.stays:
+                running.pop(entry.id, None)
         for sandbox_id, connection in ids.items():
             if sandbox_id not in running:  # made in another event loop, or removed already
                 await remove_sandbox(RunningSandbox(sandbox_id, cls.provider, connection))
             # Forgotten only when removed: after a cancellation here, task_cleanup removes the rest.
             for entry in [one for one in running.values() if sandbox_id in (one.id, one.parent)]:
                 await tell_touched(entry)
+                if entry.on_server:
+                    await begin_removal(entry)
+                    continue  # task_cleanup waits for its end
                 await remove_sandbox(entry)
                 if not entry.stays:
                     running.pop(entry.id, None)
@@ -270,12 +284,14 @@ class VmSandboxEnvironment(VmGuest):
         mine = [entry for entry in running.values() if entry.provider == cls.provider]
         for entry in mine:
             del running[entry.id]
+        left = []
         for entry in mine:
-            if cleanup and not entry.stays:
+            if (cleanup or entry.removal) and not entry.stays:
                 await remove_sandbox(entry)
-        kept = [
-            entry for entry in mine if entry.stays or (not cleanup and await detach_sandbox(entry))
-        ]
+            else:
+                left.append(entry)
+        kept = [entry for entry in mine if entry.stays]
+        kept += [one for one in left if not (one.stays or cleanup) and await detach_sandbox(one)]
         # the configuration is not read again: its files may be gone, the sandboxes are not
         await end_standby(cls.provider, config_key(config))
         if kept:

@@ -99,13 +99,32 @@ async def remove_sandbox(entry: RunningSandbox, *, even_detached: bool = False) 
     args: dict[str, Any] = {"sandboxes": [entry.id]}
     if not even_detached:
         args["leased"] = True
+    began, entry.removal = entry.removal, None
     try:
+        if began is not None and (began.finished or began.is_here):
+            with anyio.fail_after(REMOVE_TIMEOUT):
+                entry.stays = entry.id in (await began.wait()).result.get("kept", [])
+            return
         with trace_action(logger, TRACE, f"rm {entry.id}"):
             reply = await entry.connection.request("rm", args, timeout=REMOVE_TIMEOUT)
         entry.stays = entry.id in reply.result.get("kept", [])
     except MoatError as ex:
         if ex.kind not in ("not_found", "unavailable"):
             logger.warning("moat: sandbox %s could not be removed: %s", entry.id, ex.message)
+    except TimeoutError:
+        logger.warning("moat: sandbox %s could not be removed in time", entry.id)
+
+
+async def begin_removal(entry: RunningSandbox) -> None:
+    """Have a sandbox removed without waiting for it; `remove_sandbox` does that later.
+
+    Until it is gone, its pool of servers counts it.
+    """
+    request = Request("rm", {"sandboxes": [entry.id], "leased": True}, timeout=REMOVE_TIMEOUT)
+    try:
+        entry.removal = await entry.connection.start(request)
+    except MoatError as ex:
+        logger.warning("moat: sandbox %s could not be removed: %s", entry.id, ex.message)
 
 
 async def detach_sandbox(entry: RunningSandbox) -> bool:

@@ -350,10 +350,8 @@ int pve_guest_open(
 		return err_oom(e);
 	p->base.ops = &ops;
 	p->vm = *vm;
-	p->agent = (struct pve_agent){.api = vm->api,
-		.node = vm->node,
-		.vmid = vm->vmid,
-		.large_calls = vm->large_calls};
+	p->agent = (struct pve_agent){
+		.api = vm->api, .node = vm->node, .vmid = vm->vmid, .large_calls = vm->large_calls};
 	pve_agent_init(&p->agent);
 	if (prepare(p, e) < 0 || pve_agent_await(&p->agent, op, e) < 0) {
 		err_wrap(e, "VM %s", vm->name);
