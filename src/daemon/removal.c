@@ -14,7 +14,7 @@
 
 #define REMOVAL_SECONDS 60.0 /* besides the time that a driver may take */
 #define LOOK_AGAIN      0.02
-enum { AT_ONCE_MAX = 16 };
+enum { AT_ONCE_MAX = 48 };
 
 /* How long other threads may take to remove a sandbox. */
 static struct op wait_for_others(const struct daemon *d)

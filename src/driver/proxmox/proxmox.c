@@ -169,7 +169,7 @@ static int fill_sandbox(
 	if (!order)
 		return err_oom(e);
 	spec_start_order(b->spec, order);
-	if (pve_access_save(b->d, e) < 0 || pve_storages_find(b->inst, op, &st, e) < 0)
+	if (pve_access_keep(b->d, b->site, e) < 0 || pve_storages_find(b->inst, op, &st, e) < 0)
 		return -1;
 	b->iso_storage = take_ptr(&st.iso);
 	if (pve_firewall_find(b, op, e) < 0)
@@ -229,6 +229,7 @@ static int remove_entries(struct pve_sandbox *b, const struct op *op, struct err
 static int remove_sandbox(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
 	struct pve_driver *d = b->d;
+	const struct pve_site *site = b->site;
 	struct err ignored;
 	int rc = 0;
 
@@ -248,7 +249,7 @@ static int remove_sandbox(struct pve_sandbox *b, const struct op *op, struct err
 	pve_sandbox_free(b);
 	if (rc < 0)
 		pve_cleaner_wake(d);
-	else if (pve_access_save(d, &ignored) < 0)
+	else if (site && pve_access_drop(d, site, &ignored) < 0)
 		log_err(op, LOG_WARN, &ignored, "logins");
 	return rc;
 }

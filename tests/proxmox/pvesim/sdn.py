@@ -44,33 +44,36 @@ class Sdn:
     # --- reading ---
 
     def listed(self, kind: str, pending: bool, running: bool) -> list[dict[str, Any]]:
-        if running:
+        digest = self.digest(kind)
+        if running or not pending:
+            entries = (self.running if running else self.config)[kind]
             return [
-                self.shown(kind, name, entry) for name, entry in sorted(self.running[kind].items())
-            ]
-        if not pending:
-            return [
-                self.shown(kind, name, entry) for name, entry in sorted(self.config[kind].items())
+                self.shown(kind, name, entry, digest) for name, entry in sorted(entries.items())
             ]
         rows = []
         for name in sorted({*self.config[kind], *self.running[kind]}):
             now, then = self.config[kind].get(name), self.running[kind].get(name)
             if now is None and then is not None:
-                rows.append({**self.shown(kind, name, then), "state": "deleted"})
+                rows.append({**self.shown(kind, name, then, digest), "state": "deleted"})
             elif now is not None and then is None:
-                row = self.shown(kind, name, now)
+                row = self.shown(kind, name, now, digest)
                 rows.append({**identity(kind, row), "pending": row, "state": "new"})
             elif now is not None and then is not None:
-                row = self.shown(kind, name, then)
+                row = self.shown(kind, name, then, digest)
                 if now != then:
                     changed = {key: value for key, value in now.items() if then.get(key) != value}
                     row.update(state="changed", pending=changed)
                 rows.append(row)
         return rows
 
-    def shown(self, kind: str, name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    def digest(self, kind: str) -> str:
+        return hashlib.sha1(repr(sorted(self.config[kind].items())).encode()).hexdigest()
+
+    def shown(
+        self, kind: str, name: str, entry: dict[str, Any], digest: str = ""
+    ) -> dict[str, Any]:
         row = {**entry, kind[:-1]: name}
-        row["digest"] = hashlib.sha1(repr(sorted(self.config[kind].items())).encode()).hexdigest()
+        row["digest"] = digest or self.digest(kind)
         if kind == "subnets":
             row["dhcp-range"] = [parse_range(text) for text in entry.get("dhcp-range", [])]
             row["id"] = name

@@ -5,7 +5,7 @@
 
 #define HURRY_LOOK   1.0
 #define KEEP_SECONDS 3 /* the server closes idle connections after 5 */
-enum { KEEP_MAX = 16, REQUESTS_MAX = 90 };
+enum { KEEP_MAX = 64, REQUESTS_MAX = 90 };
 
 /* Takes a kept connection that the server has not closed, or opens one. */
 static int take_conn(struct pve_api *api, const struct op *op, struct pve_conn **ret, struct err *e)

@@ -9,6 +9,7 @@
 
 #include "driver/proxmox/api/task.h"
 #include "driver/proxmox/api/upload.h"
+#include "driver/proxmox/network/names.h"
 #include "driver/proxmox/network/sdn.h"
 #include "driver/proxmox/site/access.h"
 #include "driver/proxmox/site/entry.h"
@@ -29,6 +30,8 @@ static int remove_zone(struct pve_site *site, const struct op *op, const char *z
 		rc = op_pause(op, COMING_LOOK, e) < 0
 			     ? -1
 			     : pve_sdn_remove_zone(site, op, zone, of->stamp, e);
+	if (rc == 0)
+		pve_names_give(site, zone);
 	return rc;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "driver/proxmox/site/entry.h"
+#include "util/auto.h"
 #include "util/json.h"
 #include "util/str.h"
 
@@ -19,7 +20,6 @@ enum { BASE = 36, NAMES_MAX = BASE * BASE };
 static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 struct names {
-	const struct pve_site *site;
 	char own[3]; /* XX */
 	bool taken[NAMES_MAX];
 };
@@ -44,20 +44,55 @@ static void note_zone(struct names *n, const char *zone)
 		n->taken[high * BASE + low] = true;
 }
 
+struct reading {
+	const struct pve_site *site;
+	json_t *zones;
+};
+
 static int note_entry(void *arg, const struct journal_entry *t, struct err *e)
 {
-	struct names *n = arg;
+	struct reading *r = arg;
 	auto_json json_t *ref = NULL;
-	const char *at;
+	const char *at, *name;
 
 	(void)e;
 	if (strcmp(t->driver, PVE_NAME) != 0 || strcmp(t->kind, "zone") != 0)
 		return 0;
 	ref = json_loads(t->ref, 0, NULL);
 	at = json_string_value(json_object_get(ref, "at"));
-	if (at && strcmp(at, n->site->key) == 0)
-		note_zone(n, json_string_value(json_object_get(ref, "name")));
+	name = json_string_value(json_object_get(ref, "name"));
+	if (at && name && strcmp(at, r->site->key) == 0)
+		json_object_set_new(r->zones, name, json_true());
 	return 0;
+}
+
+/* Notes the names in the journal, which is read once: for each sandbox it would take ever longer.
+ */
+static int note_journal(struct names *n, struct pve_site *site, struct journal *j, struct err *e)
+{
+	struct reading r = {.site = site};
+	const char *name;
+	json_t *ignored;
+
+	if (!site->zones) {
+		auto_json json_t *zones = r.zones = json_object();
+
+		if (journal_each_entry(j, NULL, note_entry, &r, e) < 0)
+			return -1;
+		auto_unlock struct lock *held = lock_take(&site->mu);
+		site->zones = take_ptr(&zones);
+	}
+	auto_unlock struct lock *held = lock_take(&site->mu);
+	json_object_foreach(site->zones, name, ignored)
+		note_zone(n, name);
+	return 0;
+}
+
+void pve_names_give(struct pve_site *site, const char *zone)
+{
+	auto_unlock struct lock *held = lock_take(&site->mu);
+
+	json_object_del(site->zones, zone);
 }
 
 /* What the server has: also a zone that is deleted and still runs, until that is applied. */
@@ -91,7 +126,7 @@ static void write_names(struct pve_sandbox *b, const struct names *n, unsigned n
 int pve_names_take(struct pve_sandbox *b, const struct op *op, struct err *e)
 {
 	unsigned long own = strtoul(b->d->install, NULL, 16) % NAMES_MAX;
-	struct names n = {.site = b->site, .own = {digits[own / BASE], digits[own % BASE]}};
+	struct names n = {.own = {digits[own / BASE], digits[own % BASE]}};
 	auto_turn struct turn *held = NULL;
 
 	/* Nobody else chooses until our choice is in the journal. */
@@ -99,12 +134,16 @@ int pve_names_take(struct pve_sandbox *b, const struct op *op, struct err *e)
 		return -1;
 	held = &b->site->naming;
 	if (note_server(&n, b->api, op, e) < 0 ||
-		journal_each_entry(b->d->env->journal, NULL, note_entry, &n, e) < 0)
+		note_journal(&n, b->site, b->d->env->journal, e) < 0)
 		return -1;
 	for (unsigned i = 0; i < NAMES_MAX; i++)
 		if (!n.taken[i]) {
 			write_names(b, &n, i);
-			return pve_entry_intent(b, "zone", b->zone, &b->zone_row, e);
+			if (pve_entry_intent(b, "zone", b->zone, &b->zone_row, e) < 0)
+				return -1;
+			auto_unlock struct lock *mu = lock_take(&b->site->mu);
+			json_object_set_new(b->site->zones, b->zone, json_true());
+			return 0;
 		}
 	return err_set(e, ERR_BUSY, "%s has %d networks of moat, and there are no more names",
 		b->site->key, NAMES_MAX);

@@ -112,6 +112,7 @@ static int make_named_zone(struct pve_sandbox *b, const struct op *op, struct er
 			return -1;
 		if (journal_gone(b->d->env->journal, b->zone_row, &ignored) < 0)
 			return -1;
+		pve_names_give(b->site, b->zone);
 		b->zone[0] = '\0';
 	}
 }

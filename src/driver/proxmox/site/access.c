@@ -382,6 +382,24 @@ static int note_site(void *arg, const struct journal_entry *t, struct err *e)
 	return 0;
 }
 
+static int write_file(struct pve_driver *d, const json_t *file, const json_t *old, struct err *e)
+{
+	auto_free char *text = NULL;
+	int rc;
+
+	if (json_equal((json_t *)file, (json_t *)old))
+		return 0;
+	if (json_object_size(json_object_get(file, "sites")) == 0) {
+		unlink(d->access_path);
+		return 0;
+	}
+	if (json_to_str(file, &text, e) < 0)
+		return -1;
+	rc = file_write_atomic(d->access_path, text, strlen(text), 0600, e);
+	explicit_bzero(text, strlen(text));
+	return rc;
+}
+
 int pve_access_save(struct pve_driver *d, struct err *e)
 {
 	struct op patience = op_for_cleanup(SAVE_SECONDS);
@@ -389,7 +407,6 @@ int pve_access_save(struct pve_driver *d, struct err *e)
 	auto_json json_t *keys = json_object(), *old = NULL, *file = NULL;
 	struct in_use u = {.keys = keys};
 	json_t *sites = json_object(), *from_file, *value;
-	auto_free char *text = NULL;
 	const char *key;
 	int rc;
 
@@ -418,15 +435,41 @@ int pve_access_save(struct pve_driver *d, struct err *e)
 	}
 	if (json_make(&file, e, "{s:o}", "sites", sites) < 0)
 		return -1;
-	if (json_equal(file, old))
-		return 0;
-	if (json_object_size(sites) == 0) {
-		unlink(d->access_path);
-		return 0;
+	rc = write_file(d, file, old, e);
+	if (rc == 0) {
+		auto_unlock struct lock *held = lock_take(&d->mu);
+		json_decref(d->saved);
+		d->saved = json_incref(sites);
 	}
-	if (json_to_str(file, &text, e) < 0)
-		return -1;
-	rc = file_write_atomic(d->access_path, text, strlen(text), 0600, e);
-	explicit_bzero(text, strlen(text));
 	return rc;
+}
+
+int pve_access_keep(struct pve_driver *d, const struct pve_site *s, struct err *e)
+{
+	struct op patience = op_for_cleanup(SAVE_SECONDS);
+	bool saved;
+
+	/* A thread that saves may have looked before our sandbox came to the site. */
+	if (turn_take(&d->saving, &patience, e) < 0)
+		return -1;
+	{
+		auto_unlock struct lock *held = lock_take(&d->mu);
+		json_t *there = json_object_get(d->saved, s->key);
+
+		saved = there && json_equal(there, s->access);
+	}
+	turn_give(&d->saving);
+	return saved ? 0 : pve_access_save(d, e);
+}
+
+int pve_access_drop(struct pve_driver *d, const struct pve_site *s, struct err *e)
+{
+	{
+		auto_unlock struct lock *held = lock_take(&d->mu);
+
+		for (struct pve_sandbox *b = d->sandboxes; b; b = b->next)
+			if (b->site == s)
+				return 0;
+	}
+	return pve_access_save(d, e);
 }

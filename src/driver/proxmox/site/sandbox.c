@@ -74,12 +74,14 @@ void pve_sandbox_enter(struct pve_sandbox *b)
 
 	b->next = b->d->sandboxes;
 	b->d->sandboxes = b;
+	json_object_set_new(b->d->living, b->id, json_true());
 }
 
 void pve_sandbox_leave(struct pve_sandbox *b)
 {
 	auto_unlock struct lock *held = lock_take(&b->d->mu);
 
+	json_object_del(b->d->living, b->id);
 	for (struct pve_sandbox **at = &b->d->sandboxes; *at; at = &(*at)->next)
 		if (*at == b) {
 			*at = b->next;
@@ -91,8 +93,5 @@ bool pve_sandbox_lives(struct pve_driver *d, const char *id)
 {
 	auto_unlock struct lock *held = lock_take(&d->mu);
 
-	for (struct pve_sandbox *b = d->sandboxes; b; b = b->next)
-		if (strcmp(b->id, id) == 0)
-			return true;
-	return false;
+	return json_object_get(d->living, id) != NULL;
 }

@@ -21,6 +21,7 @@ void pve_site_free(struct pve_site *s)
 	}
 	json_decref(s->access);
 	json_decref(s->cache);
+	json_decref(s->zones);
 	turn_done(&s->applying);
 	slots_done(&s->starting);
 	bell_done(&s->sdn_bell);

@@ -44,6 +44,7 @@ struct pve_site {
 	unsigned sandboxes;    /* those whose networks are not being removed */
 	struct pve_range *ranges;
 	unsigned ids[64]; /* vmids that are being used for a new VM; 0: free slot */
+	json_t *zones;    /* object: zones of ours in the journal; NULL: not read yet */
 	json_t *cache;    /* path to what GET answered: {"at": ns, "data": ...} */
 };
 

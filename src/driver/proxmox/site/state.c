@@ -65,6 +65,8 @@ void pve_driver_free(struct pve_driver *d)
 	op_done(&d->cleaner_op);
 	turn_done(&d->saving);
 	lock_done(&d->mu);
+	json_decref(d->living);
+	json_decref(d->saved);
 	free(d->access_path);
 	free(d);
 }
@@ -79,6 +81,7 @@ int pve_driver_new(const struct driver_env *env, struct pve_driver **ret, struct
 	d->cleaner_op.cancel_fd = -1;
 	lock_init(&d->mu, "pve_driver.mu", LOCK_OUTER);
 	turn_init(&d->saving);
+	d->living = json_object();
 	d->cleaner_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d->cleaner_fd < 0) {
 		err_sys(e, errno, "eventfd");

@@ -18,6 +18,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include <jansson.h>
+
 #include "driver/driver.h"
 #include "util/thread/op.h"
 #include "util/thread/lock.h"
@@ -45,6 +47,8 @@ struct pve_driver {
 	struct pve_inst *insts;
 	struct pve_pool *pools;
 	struct pve_sandbox *sandboxes;
+	json_t *living; /* object: their ids */
+	json_t *saved;  /* object: the logins in the file, by site; NULL: not known */
 
 	/* The cleaner (cleanup/cleaner.h). */
 	pthread_t cleaner;
