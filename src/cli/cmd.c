@@ -31,6 +31,7 @@ const struct cmd *const cmd_table[] = {
 	&cmd_logs,
 	&cmd_screenshot,
 	&cmd_input,
+	&cmd_screen,
 	&cmd_snapshot,
 	&cmd_snapshots,
 	&cmd_restore,

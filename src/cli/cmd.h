@@ -57,8 +57,8 @@ struct cmd {
 #define OPERANDS_ANY 1000000u
 
 extern const struct cmd cmd_up, cmd_run, cmd_ls, cmd_exec, cmd_cp, cmd_shell, cmd_ssh_config,
-	cmd_ssh_proxy, cmd_screenshot, cmd_input, cmd_logs, cmd_rm, cmd_detach, cmd_snapshot,
-	cmd_snapshots, cmd_restore, cmd_fork, cmd_standby, cmd_image, cmd_image_build,
+	cmd_ssh_proxy, cmd_screenshot, cmd_input, cmd_screen, cmd_logs, cmd_rm, cmd_detach,
+	cmd_snapshot, cmd_snapshots, cmd_restore, cmd_fork, cmd_standby, cmd_image, cmd_image_build,
 	cmd_image_pull, cmd_image_import, cmd_image_commit, cmd_image_export, cmd_image_warm,
 	cmd_image_templates, cmd_image_cool, cmd_pool, cmd_proxmox, cmd_doctor, cmd_gc, cmd_serve,
 	cmd_info, cmd_net, cmd_forward, cmd_capture, cmd_web, cmd_schema, cmd_version, cmd_help,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -178,12 +180,12 @@ def test_what_is_cancelled_lets_go(desk: Desk) -> None:
     client = wire(desk.home)
     client.request(
         "input",
-        {"sandbox": desk.sandbox, "actions": [{"do": "key", "keys": "shift+Escape", "hold": 60}]},
+        {"sandbox": desk.sandbox, "actions": [{"do": "key", "keys": "ctrl+shift", "hold": 60}]},
     )
     until(lambda: len(since(desk, before, ("key",))) == 2, "they are down")
     client.sock.close()
     desk.input("type", "a")
-    reaches(desk, before, ("key",), [["key", "", SHIFT], ["key", "\x1b", 0xFF1B], ["key", "a", 97]])
+    reaches(desk, before, ("key",), [["key", "", CTRL], ["key", "", SHIFT], ["key", "a", 97]])
 
 
 def test_refusals(desk: Desk) -> None:
@@ -288,6 +290,62 @@ def test_viewers(desk: Desk) -> None:
     until(lambda: "screen" not in screen_of(desk)["vms"][0], "they have gone")
     # Nobody knows where the viewer left the pointer.
     assert "has not moved" in desk.home.fails("input", desk.sandbox, "where")
+
+
+class Visitor:
+    """A VNC viewer at the port of `moat screen`."""
+
+    def __init__(self, port: int, password: str) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=120)
+        assert self.take(12) == b"RFB 003.008\n"
+        self.sock.sendall(b"RFB 003.008\n")
+        assert self.take(2) == b"\1\2"
+        self.sock.sendall(b"\2")
+        key = bytes(int(f"{letter:08b}"[::-1], 2) for letter in password.encode())
+        cipher = ["-des-ecb", "-nopad", "-provider", "legacy", "-provider", "default"]
+        answer = subprocess.run(
+            ["openssl", "enc", *cipher, "-K", key.hex()],
+            input=self.take(16),
+            capture_output=True,
+            check=True,
+        )
+        self.sock.sendall(answer.stdout)
+        self.let_in = self.take(4) == bytes(4)
+
+    def take(self, count: int) -> bytes:
+        got = b""
+        while len(got) < count:
+            piece = self.sock.recv(count - len(got))
+            assert piece, "it has hung up"
+            got += piece
+        return got
+
+
+def test_a_port_for_viewers(desk: Desk) -> None:
+    """`moat screen` lets in who knows the password, one viewer after the other, until it ends."""
+    before = len(desk.log())
+    shown = desk.home.start(
+        "screen", "--control", desk.sandbox, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert shown.stdout
+    address, _, password = shown.stdout.readline().decode().split()
+    port = int(address.removeprefix("127.0.0.1:"))
+    assert not Visitor(port, "x" * 8).let_in
+    for letter in "mn":
+        visitor = Visitor(port, password)
+        assert visitor.let_in
+        visitor.sock.sendall(b"\0")
+        assert struct.unpack(">HH", visitor.take(4)) == (1920, 1080)
+        visitor.sock.sendall(b"".join(struct.pack(">BBHI", 4, d, 0, ord(letter)) for d in (1, 0)))
+        visitor.take(16)
+        visitor.sock.close()
+    until(lambda: text_of(desk, before) == "mn", "both are typed")
+    shown.send_signal(signal.SIGINT)
+    _, said = shown.communicate(timeout=60)
+    assert shown.returncode == 0
+    assert said.decode() == "moat: a viewer had a wrong password\n"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
 
 def test_a_viewer_that_talks_nonsense(desk: Desk) -> None:

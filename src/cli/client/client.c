@@ -201,7 +201,7 @@ static int send_about(struct running *r, const char *type, struct bytes blob, st
 static int send_request(struct running *r, struct err *e)
 {
 	const struct call *call = r->call;
-	const char *input = call->blob.p ? "blob" : call->stream_input ? "stream" : "none";
+	const char *input = call->stream_input ? "stream" : call->blob.p ? "blob" : "none";
 	json_t *args = call->args ? json_incref(call->args) : json_object();
 	json_t *j = json_pack("{s:s, s:I, s:s, s:o, s:s}", "type", "request", "id",
 		(json_int_t)r->id, "op", call->op, "args", args, "input", input);
@@ -332,7 +332,8 @@ static int send_input(struct running *r, struct err *e)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n < 0 && errno != EIO) { /* EIO: our terminal is gone, which ends the input too */
+	/* Our terminal is gone, or a viewer has hung up: that ends the input, too. */
+	if (n < 0 && errno != EIO && errno != ECONNRESET) {
 		err_sys(&why, errno, "cannot read the input");
 		r->input_ended = true;
 		return give_up(r, &why, e);
@@ -404,7 +405,7 @@ int client_call(struct client *c, const struct call *call, json_t **ret, struct 
 	struct running r = {.c = c,
 		.call = call,
 		.id = ++c->last_id,
-		.credit = c->window,
+		.credit = c->window - call->blob.len,
 		.signals = signals_seen(),
 		.local = &local};
 

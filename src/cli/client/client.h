@@ -41,7 +41,7 @@ struct call {
 	const char *op;
 	json_t *args;      /* borrowed; NULL: none */
 	double timeout;    /* seconds; 0: none */
-	struct bytes blob; /* p not NULL: this is the whole input */
+	struct bytes blob; /* p not NULL: this is the whole input, or a stream's beginning */
 	bool stream_input; /* the input is read from input_fd, until its end */
 	int input_fd;
 	bool tty; /* report the terminal's size when it changes */
