@@ -99,6 +99,12 @@ def bench_net() -> None:
     run()
 
 
+def bench_screen() -> None:
+    from screen import run
+
+    run()
+
+
 def bench_vagrant() -> None:
     from vagrant import run
 
@@ -123,6 +129,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "images": bench_images,
     "inspect": bench_inspect,
     "net": bench_net,
+    "screen": bench_screen,
     "proxmox": bench_proxmox,
     "vagrant": bench_vagrant,
 }

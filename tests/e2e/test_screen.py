@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,10 @@ def test_viewers(desk: Desk) -> None:
     assert "has not moved" in desk.home.fails("input", desk.sandbox, "where")
 
 
+def arrived(desk: Desk, before: int, text: str) -> bool:
+    return text_of(desk, before) == text
+
+
 class Visitor:
     """A VNC viewer at the port of `moat screen`."""
 
@@ -331,15 +336,16 @@ def test_a_port_for_viewers(desk: Desk) -> None:
     address, _, password = shown.stdout.readline().decode().split()
     port = int(address.removeprefix("127.0.0.1:"))
     assert not Visitor(port, "x" * 8).let_in
-    for letter in "mn":
+    for typed in ("m", "mn"):
         visitor = Visitor(port, password)
         assert visitor.let_in
         visitor.sock.sendall(b"\0")
         assert struct.unpack(">HH", visitor.take(4)) == (1920, 1080)
-        visitor.sock.sendall(b"".join(struct.pack(">BBHI", 4, d, 0, ord(letter)) for d in (1, 0)))
-        visitor.take(16)
+        visitor.sock.sendall(
+            b"".join(struct.pack(">BBHI", 4, d, 0, ord(typed[-1])) for d in (1, 0))
+        )
+        until(partial(arrived, desk, before, typed), f"{typed} is typed")
         visitor.sock.close()
-    until(lambda: text_of(desk, before) == "mn", "both are typed")
     shown.send_signal(signal.SIGINT)
     _, said = shown.communicate(timeout=60)
     assert shown.returncode == 0
