@@ -24,6 +24,6 @@ if [ "$(id -u)" -eq 0 ]; then
 		/bin/sh -euc "$stage" stage /mnt/work /mnt/storage "$MOAT_BUILD_KEEP_MB"
 else
 	namespace_check
-	namespace --mount-proc /bin/sh -euc "$stage" stage "$WORK/build" "$MOAT_BUILD_STORAGE" \
-		"$MOAT_BUILD_KEEP_MB"
+	namespace /bin/sh -euc "mount -t proc proc /proc
+$stage" stage "$WORK/build" "$MOAT_BUILD_STORAGE" "$MOAT_BUILD_KEEP_MB"
 fi

@@ -290,7 +290,7 @@ static int delete_dead(const char *dir, struct err *e)
 	for (int tries = 0; tries < 3; tries++)
 		if (dir_remove(dir, e) == 0 || !path_exists(dir))
 			return 0;
-	if (e->kind == ERR_PERMISSION && geteuid() != 0 && delete_mapped(dir, &mapped) == 0)
+	if (geteuid() != 0 && delete_mapped(dir, &mapped) == 0)
 		return 0;
 	return -1;
 }

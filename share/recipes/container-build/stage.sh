@@ -73,6 +73,7 @@ if [ "$code" -ne 0 ]; then
 	why=$(grep -a -i -E '^error' said | tail -n 1)
 	store "$driver" rm --all >/dev/null 2>&1 || true
 	why=${why:-$(grep -a . said | tail -n 1)}
+	why=${why#Error: }
 	version=$(buildah --version | sed 's/^buildah version \([0-9]*\)[.]\([0-9]*\).*/\1 \2/')
 	if grep -q -E '^[[:space:]]*(RUN|COPY|ADD|run|copy|add)[[:space:]].*<<' Dockerfile &&
 		[ "${version% *}" -eq 1 ] && [ "${version#* }" -lt 33 ]; then

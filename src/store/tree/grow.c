@@ -361,9 +361,7 @@ static int release(struct grow *g, ext2_ino_t ino, struct ext2_inode_large *in)
 	errcode_t rc;
 
 	in->i_links_count = 0;
-	in->i_dtime = (uint32_t)in->i_mtime;
-	if (in->i_dtime == 0)
-		in->i_dtime = 1;
+	in->i_dtime = (uint32_t)time(NULL); /* a small number would be one of a list of inodes */
 	if (write_inode(g, ino, in) < 0)
 		return -1;
 	rc = ext2fs_free_ext_attr(g->fs, ino, in);
