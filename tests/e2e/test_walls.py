@@ -104,7 +104,7 @@ def test_processes_are_as_the_table_says(two: Home) -> None:
         if table[what]["user"] == "its own":
             assert users.setdefault(user_of(pid), pid) == pid, f"shared with {line}"
     of_builds = {name for name in table if "`image build BASE`" in name}
-    assert set(found) == set(table) - {"qemu-img", "moat-ssh"} - of_builds
+    assert set(found) == set(table) - {"qemu-img", "moat-ssh", "moat-web"} - of_builds
     assert probe(0, [], inside=found["holder"])["files"], "it can be looked into"
     # What dnsmasq may do it may do to no network: these belong to the holder's user namespace.
     assert namespaces(found["dnsmasq"])["user"] != namespaces(found["DNS"])["user"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from console import Console, console
 from home import Home
+from walls import check_row, rows
 from web_socket import BINARY, PING, TEXT, Refused, WebSocket, ask, get
 
 from tools import until
@@ -34,6 +35,11 @@ def running(empty: Home) -> Iterator[Console]:
         yield made
         # Whatever was done to it: it serves its user, and the daemon knows nothing of it.
         assert made.enter().request("ls")["result"] == {"sandboxes": []}
+
+
+def test_the_process_is_as_the_table_says(running: Console) -> None:
+    table = {row["process"]: row for row in rows("Which processes are there?")}
+    check_row(running.process.pid, "moat-web", table["moat-web"], table["holder"])
 
 
 def files_of(pid: int) -> int:
