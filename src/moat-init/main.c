@@ -51,7 +51,7 @@ int64_t init_now_ms(void)
 
 static void become_runner(struct init *in)
 {
-	static char *const argv[] = {"moat-guest", "serve", "org.moat.guest.0", NULL};
+	static const char *const argv[] = {"moat-guest", "serve", "org.moat.guest.0", NULL};
 	static char *const env[] = {NULL};
 
 	syscall(SYS_execveat, in->runner_fd, "", argv, env, AT_EMPTY_PATH);

@@ -221,7 +221,7 @@ def test_services(home: Home) -> None:
     assert "192.0.2.7\telse" in home.ok("exec", *client, "--", "cat", "/etc/hosts")
     assert home.ok("exec", "--vm", "web", sandbox, "--", "hostname") == "target-web"
     said = home.ok("exec", "--vm", "web", sandbox, "--", "df", "-m", "/dev/shm", "/cache")
-    assert [line.split()[1] for line in said.splitlines()[1:]][0] == "8"
+    assert next(line.split()[1] for line in said.splitlines()[1:]) == "8"
     # Each has an address, a route and a server of its own: those of a template would be others.
     addresses = {
         home.ok("exec", "--vm", name, sandbox, "--", "sh", "-c", "ip -4 -o addr show eth0")

@@ -166,7 +166,7 @@ static int put_auth(const struct draft *d, struct err *e)
 	if (strv_check(&places, e) < 0)
 		return -1;
 	for (size_t i = 0; i < places.n; i++) {
-		auto_free char *text = NULL, *path = NULL;
+		auto_free char *text = NULL;
 		size_t len;
 
 		if (!path_exists(places.v[i]))
