@@ -68,8 +68,22 @@ static int put_build(struct service *s, const json_t *build, struct err *e)
 	return json_put(s->vm, "source", made, e);
 }
 
+/* Whether the image is one that the user has made, under a name of the image store. */
+static int is_local(const struct service *s, const char *image, bool *ret, struct err *e)
+{
+	const json_t *mark = service_get(s, "x-local");
+
+	*ret = false;
+	if (mark && value_flag(mark, ret, e) < 0)
+		return service_wrap(s, "x-local", e);
+	*ret = *ret && !strpbrk(image, "/@");
+	return 0;
+}
+
 static int put_source(struct service *s, struct err *e)
 {
+	bool local;
+
 	json_t *image = service_get(s, "image");
 	const json_t *build = service_get(s, "build");
 	json_t *made = NULL;
@@ -95,7 +109,8 @@ static int put_source(struct service *s, struct err *e)
 			e, SPEC_PLACE("services.%s", s->name), "has neither image nor build");
 	if (!*json_string_value(image))
 		return spec_err(e, SPEC_PLACE("services.%s.image", s->name), "is empty");
-	if (json_make(&made, e, "{s:O}", "oci", image) < 0)
+	if (is_local(s, json_string_value(image), &local, e) < 0 ||
+		json_make(&made, e, "{s:O}", local ? "image" : "oci", image) < 0)
 		return -1;
 	return json_put(s->vm, "source", made, e);
 }
