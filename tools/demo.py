@@ -37,6 +37,7 @@ EXAMPLES = [
     Example("files_and_setup", "files and a setup script for each sample"),
     Example("snapshots", "tools that save the machine and bring it back"),
     Example("ctf", "an attacker and a victim on a network of their own"),
+    Example("compose_ctf", "a compose file: three services, two networks", "container"),
     Example("tools", "bash, python and text_editor", "debian12"),
     Example("bash_session", "a shell that keeps its state", "debian12"),
     Example("human", "a human at the keyboard, played by a script", "debian12"),

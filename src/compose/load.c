@@ -139,6 +139,8 @@ static int load_build(struct source *s, json_t *service, const char *at, struct 
 	if (!build || !all)
 		return err_oom(e);
 	context = json_object_get(build, "context");
+	if (json_is_null(context))
+		context = NULL;
 	if (context && !json_is_string(context))
 		return spec_err(e, SPEC_PLACE("%s.build.context", at), "expected a directory");
 	if (context && strstr(json_string_value(context), "://"))

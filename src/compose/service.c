@@ -48,22 +48,30 @@ static const json_t *built_elsewhere(const struct service *s, const char *image)
 	return NULL;
 }
 
+/* A text of `build`; NULL: absent or null. */
+static int build_text(const struct service *s, const json_t *build, const char *name,
+	const char **ret, struct err *e)
+{
+	const json_t *given = json_object_get(build, name);
+
+	*ret = json_string_value(given);
+	if (given && !json_is_null(given) && !*ret)
+		return spec_err(
+			e, SPEC_PLACE("services.%s.build.%s", s->name, name), "expected a text");
+	return 0;
+}
+
 static int put_build(struct service *s, const json_t *build, struct err *e)
 {
-	json_t *file = json_object_get(build, "dockerfile"),
-	       *target = json_object_get(build, "target");
+	const char *file = NULL, *target = NULL;
 	json_t *made = NULL;
 
-	if (file && !json_is_string(file))
-		return spec_err(e, SPEC_PLACE("services.%s.build.dockerfile", s->name),
-			"expected the name of a file");
-	if (target && !json_is_null(target) && !json_is_string(target))
-		return spec_err(e, SPEC_PLACE("services.%s.build.target", s->name),
-			"expected the name of a stage");
-	if (json_make(&made, e, "{s:{s:O, s:s, s:O*, s:O*}}", "dockerfile", "context",
-		    json_object_get(build, "context"), "file",
-		    file ? json_string_value(file) : "Dockerfile", "target", target, "args",
-		    json_object_get(build, "args")) < 0)
+	if (build_text(s, build, "dockerfile", &file, e) < 0 ||
+		build_text(s, build, "target", &target, e) < 0)
+		return -1;
+	if (json_make(&made, e, "{s:{s:O, s:s, s:s*, s:O}}", "dockerfile", "context",
+		    json_object_get(build, "context"), "file", file ? file : "Dockerfile", "target",
+		    target, "args", json_object_get(build, "args")) < 0)
 		return -1;
 	return json_put(s->vm, "source", made, e);
 }

@@ -26,7 +26,6 @@
 #include "util/auto.h"
 
 enum {
-	SERVER_PORT = 67,
 	AGAIN_MS = 1000, /* until a question is asked for the second time; doubles */
 	AGAIN_MAX_MS = 16000,
 	LEASE_MIN = 30, /* seconds: a server must not keep us busy */
@@ -74,6 +73,8 @@ static void ask(struct nic *n, const struct dhcp_ask *what, uint32_t to)
 	uint8_t packet[DHCP_PACKET_MAX];
 	size_t len = dhcp_write(what, packet);
 
+	if (to == INADDR_BROADCAST && nic_broadcast(n->is.index, packet, len) == 0)
+		return;
 	/* One that is lost is sent again. */
 	if (sendto(n->sock, packet, len, 0, (struct sockaddr *)&at, sizeof(at)) < 0)
 		return;

@@ -2,9 +2,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <net/ethernet.h>
 #include <net/if_arp.h>
 #include <net/route.h>
 #include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <netpacket/packet.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -130,6 +134,47 @@ int nic_socket(const char *name)
 		return fd;
 	close(fd);
 	return -1;
+}
+
+static uint16_t ip_checksum(const void *header, size_t len)
+{
+	const uint8_t *p = header;
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i + 1 < len; i += 2)
+		sum += (uint32_t)p[i] << 8 | p[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t) ~(sum + (sum >> 16));
+}
+
+int nic_broadcast(int index, const void *data, size_t len)
+{
+	struct sockaddr_ll to = {.sll_family = AF_PACKET,
+		.sll_protocol = htons(ETH_P_IP),
+		.sll_ifindex = index,
+		.sll_halen = 6,
+		.sll_addr = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+	struct udphdr udp = {.source = htons(CLIENT_PORT),
+		.dest = htons(SERVER_PORT),
+		.len = htons((uint16_t)(sizeof(udp) + len))}; /* checksum 0: there is none */
+	struct iphdr ip = {.version = 4,
+		.ihl = sizeof(ip) / 4,
+		.ttl = 64,
+		.protocol = IPPROTO_UDP,
+		.tot_len = htons((uint16_t)(sizeof(ip) + sizeof(udp) + len)),
+		.daddr = INADDR_BROADCAST};
+	struct iovec parts[] = {{&ip, sizeof(ip)}, {&udp, sizeof(udp)}, {(void *)data, len}};
+	struct msghdr message = {
+		.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = parts, .msg_iovlen = 3};
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ssize_t sent;
+
+	if (fd < 0)
+		return -1;
+	ip.check = htons(ip_checksum(&ip, sizeof(ip)));
+	sent = sendmsg(fd, &message, 0);
+	close(fd);
+	return sent < 0 ? -1 : 0;
 }
 
 int nic_events(void)
