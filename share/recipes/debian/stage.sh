@@ -18,6 +18,7 @@ ROOT=$WORK/fs/root
 PACKAGES=systemd-sysv,dbus,udev,kmod,qemu-guest-agent,python3,sudo,iproute2,procps
 PACKAGES=$PACKAGES,openssh-server,ca-certificates,bash,coreutils,tar,gzip,xz-utils,curl,less
 PACKAGES=$PACKAGES,vim-tiny,netcat-openbsd,iputils-ping,cloud-init
+PACKAGES=$PACKAGES${DEBIAN_MORE_PACKAGES:+,$DEBIAN_MORE_PACKAGES} # of another recipe
 
 mkdir -p "$WORK/fs"
 mount -t tmpfs -o mode=755,size=90% moat "$WORK/fs"
@@ -58,6 +59,9 @@ users_make() {
 units_set() {
 	chroot "$ROOT" systemctl --quiet enable systemd-networkd qemu-guest-agent ssh \
 		resolv-conf.path resolv-conf.service
+	for unit in ${DEBIAN_MORE_UNITS:-}; do
+		chroot "$ROOT" systemctl --quiet enable "$unit"
+	done
 	while read -r unit; do
 		case $unit in
 		'' | '#'*) ;;
@@ -102,6 +106,7 @@ packages_install || packages_retry ||
 	die "installing Debian packages failed: no network, the mirror fails, or the memory is full"
 echo 'progress 5 9 configuring' >&3
 tree_copy "$HERE/debian/overlay" "$ROOT"
+[ -z "${DEBIAN_MORE_FILES:-}" ] || tree_copy "$DEBIAN_MORE_FILES" "$ROOT"
 mkdir -p "$ROOT/usr/lib/modules"
 cp -r "$MODULES" "$ROOT/usr/lib/modules/"
 # With /proc: some tools of newer releases complain without it.

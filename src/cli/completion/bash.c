@@ -19,7 +19,7 @@ static const char *operand_words(enum operand kind)
 	case OPERAND_SANDBOXES:
 		return "words=$(moat ls --ids --no-start 2>/dev/null)";
 	case OPERAND_IMAGE:
-		return "words=\"tiny debian12 debian13 $(moat image ls --names --no-start "
+		return "words=\"tiny debian12 debian13 desktop $(moat image ls --names --no-start "
 		       "2>/dev/null)\"";
 	case OPERAND_SPEC:
 		return "files=1 words=$(moat image ls --names --no-start 2>/dev/null)";

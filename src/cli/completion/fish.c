@@ -9,7 +9,8 @@ static const char *operand_words(enum operand kind)
 	case OPERAND_SANDBOXES:
 		return "-a '(moat ls --ids --no-start 2>/dev/null)'";
 	case OPERAND_IMAGE:
-		return "-a 'tiny debian12 debian13 (moat image ls --names --no-start 2>/dev/null)'";
+		return "-a 'tiny debian12 debian13 desktop (moat image ls --names --no-start "
+		       "2>/dev/null)'";
 	case OPERAND_SPEC:
 		return "-F -a '(moat image ls --names --no-start 2>/dev/null)'";
 	case OPERAND_FILE:

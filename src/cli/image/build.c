@@ -154,7 +154,7 @@ const struct cmd cmd_image_build = {
 	.synopsis = "IMAGE|FILE|DIR",
 	.summary = "build an image that moat knows, one of your own, or by a Dockerfile",
 	.about =
-		"tiny (for tests), debian12, debian13, proxmox8, proxmox9 (servers),\n"
+		"tiny (for tests), debian12, debian13, desktop, proxmox8, proxmox9 (servers),\n"
 		"and whatever `moat image pull` can get. With\n"
 		"--name, a new image: IMAGE with files, packages and scripts added, in this "
 		"order,\n"
