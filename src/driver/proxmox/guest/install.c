@@ -12,6 +12,8 @@
 #include "util/strv.h"
 #include "wire/base64.h"
 
+/* A server or a guest that is slower than this with a large call gets small ones. */
+#define BRING_SECONDS 20.0
 enum {
 	RUNNER_SIZE_MAX = 8 * 1024 * 1024,
 	NOWHERE = 91, /* exit codes of the scripts */
@@ -159,6 +161,7 @@ static int add_programs(struct strv *argv, const struct programs *programs, stru
 static int bring(struct pve_agent *a, const struct op *op, const struct programs *programs,
 	struct qga_exit *ret, struct err *e)
 {
+	struct op part = op_within(op, BRING_SECONDS);
 	const struct program *p = &programs->v[0];
 	size_t len = programs->n ? base64_len(p->size) : 0;
 	auto_free char *text = malloc(len + 1);
@@ -173,14 +176,14 @@ static int bring(struct pve_agent *a, const struct op *op, const struct programs
 	snprintf(count, sizeof(count), "%zu", (len + TEXT_MAX - 1) / TEXT_MAX);
 	strv_add_all(&argv, "/bin/sh", "-c", pve_script_bring_runner, "sh", count, NULL);
 	for (size_t at = 0; at < len; at += TEXT_MAX) {
-		auto_free char *part = strndup(text + at, TEXT_MAX);
+		auto_free char *piece = strndup(text + at, TEXT_MAX);
 
-		strv_add(&argv, part ? part : "");
+		strv_add(&argv, piece ? piece : "");
 	}
-	op_progress(op, 0, 0, "installing the runner in the guest");
+	op_progress(op, 0, 0, "looking for the runner in the guest");
 	if (add_programs(&argv, programs, e) < 0)
 		return -1;
-	if (run(a, op, (const char *const *)argv.v, ret, e) == 0)
+	if (run(a, &part, (const char *const *)argv.v, ret, e) == 0)
 		return 0;
 	return op_check(op, e) < 0 ? -1 : 1;
 }
