@@ -165,6 +165,40 @@ def test_what_is_not_there(lab: Lab, tmp_path: Path) -> None:
     assert unfinished(lab.home) == []
 
 
+def test_pulls_at_once(lab: Lab, tmp_path: Path) -> None:
+    """Two pulls of one name share the work."""
+    write_image(tmp_path / "image", [Layer().add("srv", b"once").packed()])
+    lab.registry.push(tmp_path / "image", "kim/once:1")
+    pull = ("image", "pull", f"{lab.registry.host}/kim/once:1")
+    clients = [lab.home.start(*pull, stderr=subprocess.PIPE) for _ in range(2)]
+    said = [client.communicate(timeout=120)[1].decode() for client in clients]
+    assert [client.returncode for client in clients] == [0, 0], said
+    assert sum("unpacking layers" in text for text in said) == 1, said
+
+
+@pytest.mark.parametrize("victim", ["skopeo", "daemon"])
+def test_kill_while_pulling(lab: Lab, victim: str) -> None:
+    def tools() -> list[int]:
+        lines = lab.home.processes().items()
+        return [pid for pid, line in lines if line.startswith("skopeo ")]
+
+    lab.registry.process.send_signal(signal.SIGSTOP)
+    try:
+        client = lab.home.start("image", "pull", lab.ref)
+        pid = until(tools, "skopeo asks")[0]
+        if victim == "skopeo":
+            os.kill(pid, signal.SIGKILL)
+        else:
+            lab.home.kill_daemon()
+        assert client.wait(60) != 0
+        until(lambda: not tools(), "skopeo has ended")
+    finally:
+        lab.registry.process.send_signal(signal.SIGCONT)
+    lab.home.ok("gc")
+    assert unfinished(lab.home) == []
+    lab.home.ok("image", "pull", lab.ref)
+
+
 def test_login_and_mirror(lab: Lab, tmp_path: Path) -> None:
     registry = Registry(tmp_path / "registry", password="secret")
     home = Home(f"image_mirror: http://{registry.host}/hub\nidle_exit: 0\n")
