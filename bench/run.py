@@ -11,6 +11,8 @@ from pathlib import Path
 from start import bench_clones, bench_start
 from vm import BenchVm, Home, report, timed
 
+from compose import bench_compose
+
 SIZE = 50 * 1024 * 1024
 SANDBOXES = 8
 
@@ -126,6 +128,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "files": bench_files,
     "memory": bench_memory,
     "start": bench_start,
+    "compose": bench_compose,
     "images": bench_images,
     "inspect": bench_inspect,
     "net": bench_net,
