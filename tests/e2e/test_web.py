@@ -357,23 +357,36 @@ def test_a_live_screen(lab: Home, served: Console, new_page: NewPage) -> None:
     for one in (page, other):  # both see it
         expect(one.locator(".screenview .bar")).to_contain_text(re.compile(r"\d{3,} \S \d{3,}"))
         until(lambda one=one: one.evaluate(drawn), "the screen shows something", 60)
-    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 0}, "two look")
+    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 0}, "two look", 60)
     expect(page.locator(".screenview .bar")).to_contain_text("1 other viewer")
     allow_changes(page)
     page.get_by_role("button", name="Take control").click()
     expect(page.get_by_role("button", name="Give control back")).to_be_visible()
-    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 1}, "one has control")
+    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 1}, "one has control", 60)
     assert "controlled" in {one["what"] for one in listed(lab)[0]["touched"]}
     page.locator(".screenview canvas").click()
     page.keyboard.press("Enter")
+    page.evaluate(
+        """() => {
+      const send = WebSocket.prototype.send;
+      window.sent = '';
+      WebSocket.prototype.send = function (data) {
+        for (const byte of new Uint8Array(data)) window.sent += byte.toString(16).padStart(2, '0');
+        return send.call(this, data);
+      };
+    }"""
+    )
     page.get_by_label("Keys").select_option("Alt+Tab")
+    # Alt goes down, as RFB says it, and at the end up.
+    until(lambda: "040100000000ffe9" in page.evaluate("window.sent"), "Alt is pressed", 60)
+    until(lambda: "040000000000ffe9" in page.evaluate("window.sent"), "Alt is let go", 60)
     picture(page, "screen")
     # Who may change nothing any more has no control.
     page.locator(".switch").click()
-    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 0}, "control is given back")
+    until(lambda: viewers(lab) == {"viewers": 2, "controllers": 0}, "control is given back", 60)
     tab(page, "Overview")
     other.close()
-    until(lambda: not (viewers(lab) or {}).get("viewers"), "nobody looks")
+    until(lambda: not (viewers(lab) or {}).get("viewers"), "nobody looks", 60)
     page.goto(served.page(in_lab(lab, "screen", LONG_NAME)))
     expect(page.locator(".empty")).to_contain_text("No display")
 

@@ -83,8 +83,8 @@ export function Screen({ sandbox, vm }) {
   const others = vm.screen ? vm.screen.viewers - 1 : 0;
   return html`<div class="shellview screenview" ref=${box}><div class="bar"><b>${plain(vm.name)}</b>
       <span class="dim">${plain(state.text)}${others > 0 ? ` · ${count(others, "other viewer")}` : ""}</span><span class="grow"></span>
-      ${control && html`<select aria-label="Keys" onChange=${(e) => { press(rfb.current, KEYS[e.target.value] || []); e.target.value = ""; rfb.current.focus(); }}>
-        <option value="">Keys…</option>${Object.keys(KEYS).map((name) => html`<option>${name}</option>`)}</select>
+      ${control && html`<select aria-label="Keys" onChange=${(e) => { press(rfb.current, KEYS[e.target.value] || []); e.target.selectedIndex = 0; rfb.current.focus(); }}>
+        <option value="">Keys…</option>${Object.keys(KEYS).map((name) => html`<option value=${name}>${name}</option>`)}</select>
         <button class="small" onClick=${paste}>Type text…</button>`}
       <button class="small" onClick=${() => box.current.requestFullscreen?.()}>Full screen</button>
       <${Act} small onclick=${() => setControl(!control)} title="It is recorded with the sandbox">${control ? "Give control back" : "Take control"}</${Act}></div>
