@@ -95,6 +95,12 @@ def bench_images() -> None:
     images.run()
 
 
+def bench_services() -> None:
+    import services
+
+    services.run()
+
+
 def bench_net() -> None:
     from net import run
 
@@ -134,6 +140,7 @@ BENCHES: dict[str, Callable[[], None]] = {
     "net": bench_net,
     "screen": bench_screen,
     "proxmox": bench_proxmox,
+    "services": bench_services,
     "vagrant": bench_vagrant,
 }
 

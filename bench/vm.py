@@ -15,7 +15,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
 
+import containers
 from home import Home, Wire
+
+__all__ = ["Home", "Wire", "containers"]
 
 AGENT_PORT = "org.qemu.guest_agent.bench"
 

@@ -10,13 +10,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-IMAGES = Path(os.environ["MOAT_DATA_DIR"]) / "images"
-
 
 def busybox(tree: Path, users: bool = True) -> None:
     """A tree like Alpine's: a static busybox under all its names."""
-    for folder in ("bin", "sbin", "etc", "home/app", "root", "tmp", "srv", "usr/bin", "var"):
+    for folder in ("bin", "sbin", "etc", "home/app", "root", "tmp", "srv", "usr", "var"):
         (tree / folder).mkdir(parents=True)
+    (tree / "usr/bin").symlink_to("../bin")
     shutil.copy2("/bin/busybox", tree / "bin/busybox")
     applets = subprocess.run(
         ["/bin/busybox", "--list"], stdout=subprocess.PIPE, text=True, check=True
@@ -35,10 +34,11 @@ def busybox(tree: Path, users: bool = True) -> None:
 
 def store(name: str, tree: Path, container: dict[str, Any]) -> None:
     """Puts the tree into the store as a container image of that name."""
-    kit = IMAGES / f"sha256-{(IMAGES / 'names/container').read_text().strip()}"
+    images = Path(os.environ["MOAT_DATA_DIR"]) / "images"
+    kit = images / f"sha256-{(images / 'names/container').read_text().strip()}"
     about = json.loads((kit / "manifest.json").read_text())
     digest = hashlib.sha256(json.dumps([name, container]).encode()).hexdigest()
-    image = IMAGES / f"sha256-{digest}"
+    image = images / f"sha256-{digest}"
     shutil.rmtree(image, ignore_errors=True)
     image.mkdir(mode=0o700)
     size = 32 + 2 * sum(f.stat().st_size for f in tree.rglob("*") if f.is_file()) // 2**20
@@ -68,4 +68,4 @@ def store(name: str, tree: Path, container: dict[str, Any]) -> None:
     del about["files"]
     (image / "manifest.json").write_text(json.dumps(about))
     (image / "lock").touch(mode=0o600)
-    (IMAGES / "names" / name).write_text(digest + "\n")
+    (images / "names" / name).write_text(digest + "\n")
