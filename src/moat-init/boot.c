@@ -12,6 +12,7 @@
 #include <net/if.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -37,6 +39,10 @@
 #define SYS_move_mount 429
 #endif
 enum { TREE_CLONE = 1, TREE_CLOEXEC = O_CLOEXEC, MOVE_EMPTY_PATH = 4 };
+
+/* Of linux/fs.h, and of the kernel's ext4 alone. */
+#define GET_SIZE _IOR(0x12, 114, size_t)
+#define RESIZE   _IOW('f', 16, uint64_t)
 
 enum { ROOT_TRIES = 100, ROOT_PAUSE_MS = 20 };
 
@@ -59,6 +65,21 @@ static void load_drivers(void)
 	modules_for_bus("pci");
 }
 
+/* A spec may ask for a larger disk than the image has. */
+static void grow_root(const char *disk)
+{
+	auto_fd int device = open(disk, O_RDONLY | O_CLOEXEC);
+	auto_fd int root = open("/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t bytes, blocks;
+	struct statfs fs;
+
+	if (device < 0 || root < 0 || ioctl(device, GET_SIZE, &bytes) < 0 || fstatfs(root, &fs) < 0)
+		return;
+	blocks = bytes / (uint64_t)fs.f_bsize;
+	if (ioctl(root, RESIZE, &blocks) < 0 && errno != EBUSY)
+		say("the file system does not grow: %s", strerror(errno));
+}
+
 /* The disk may be behind any controller, whose driver may still be busy. */
 static bool mount_root(void)
 {
@@ -66,8 +87,10 @@ static bool mount_root(void)
 
 	for (int tries = 0; tries < ROOT_TRIES; tries++) {
 		for (size_t i = 0; i < ARRAY_LEN(disks); i++)
-			if (mount(disks[i], "/root", "ext4", 0, NULL) == 0)
+			if (mount(disks[i], "/root", "ext4", 0, NULL) == 0) {
+				grow_root(disks[i]);
 				return true;
+			}
 		if (tries == 1) {
 			module_load("sd_mod");
 			modules_for_bus("scsi");

@@ -397,7 +397,7 @@ static int wait_for_others(struct qemu_sandbox *b, size_t i, const struct op *op
 	return 0;
 }
 
-static int make_forwards(struct qemu_sandbox *b, const struct op *op, struct err *e)
+int qemu_sandbox_forward(struct qemu_sandbox *b, const struct op *op, bool any, struct err *e)
 {
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		for (size_t k = 0; k < b->spec->vms[i].n_forwards; k++) {
@@ -408,8 +408,8 @@ static int make_forwards(struct qemu_sandbox *b, const struct op *op, struct err
 				return err_set(e, ERR_UNSUPPORTED,
 					"forwards of VM %s: the sandbox has no network",
 					b->spec->vms[i].name);
-			if (net_forward(b->net, op, (unsigned)i, f->port, f->host_port, &made, e) <
-				0)
+			if (net_forward(b->net, op, (unsigned)i, f->port, any ? 0 : f->host_port,
+				    &made, e) < 0)
 				return err_wrap(e, "forwards of VM %s", b->spec->vms[i].name);
 		}
 	return 0;
@@ -441,7 +441,7 @@ int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *
 	for (size_t i = 0; i < b->spec->n_vms; i++)
 		if (wait_ready(&b->vms[order[i]], op, e) < 0)
 			return -1;
-	if (make_forwards(b, op, e) < 0)
+	if (qemu_sandbox_forward(b, op, false, e) < 0)
 		return -1;
 	qemu_sandbox_keep(b);
 	return 0;

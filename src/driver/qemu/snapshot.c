@@ -390,7 +390,8 @@ int qemu_create_from(struct driver_sandbox *sandbox, const struct op *op, const 
 
 	if (find(from, name, &dir, e) < 0 || qemu_sandbox_new(from->d, op, req, from, &b, e) < 0)
 		return -1;
-	if (fill_from(from, b, op, dir, e) < 0) {
+	/* The ports of this host that the spec names are those of the first. */
+	if (fill_from(from, b, op, dir, e) < 0 || qemu_sandbox_forward(b, op, true, e) < 0) {
 		qemu_sandbox_undo(b, op);
 		return -1;
 	}

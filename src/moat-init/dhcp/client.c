@@ -26,7 +26,9 @@
 #include "util/auto.h"
 
 enum {
-	AGAIN_MS = 1000, /* until a question is asked for the second time; doubles */
+	/* Until a question is asked for the second time; doubles. What is sent in the moment in
+	 * which a NIC is plugged in may be lost. */
+	AGAIN_MS = 50,
 	AGAIN_MAX_MS = 16000,
 	LEASE_MIN = 30, /* seconds: a server must not keep us busy */
 	LEASE_MAX = 7 * 24 * 3600,

@@ -159,9 +159,18 @@ static int pack(const struct qemu_vm *vm, struct packer *p, struct err *e)
 
 /* ---- an initramfs ---- */
 
-bool qemu_files_in_initrd(const struct qemu_vm *vm)
+static bool has_own_initrd(const struct qemu_vm *vm)
 {
-	return vm->image->container || (vm->spec->n_files && !vm->image->disk);
+	return vm->image->container ? !vm->template : vm->spec->n_files && !vm->image->disk;
+}
+
+int qemu_files_initrd_path(const struct qemu_vm *vm, char **ret, struct err *e)
+{
+	if (has_own_initrd(vm))
+		return str_printf(ret, e, "%s/%s.initrd", vm->dir, vm->spec->name);
+	if (vm->image->container)
+		return str_printf(ret, e, "%s/" TEMPLATE_INITRD, vm->template->dir);
+	return str_dup(vm->image->initrd, ret, e);
 }
 
 int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
@@ -172,7 +181,7 @@ int qemu_files_initrd(const struct qemu_vm *vm, struct err *e)
 	size_t len;
 	int rc;
 
-	if (!qemu_files_in_initrd(vm))
+	if (!has_own_initrd(vm))
 		return 0;
 	if (str_printf(&path, e, "%s/%s.initrd", vm->dir, vm->spec->name) < 0 ||
 		file_read(vm->image->initrd, INITRD_MAX, &base, &len, e) < 0)

@@ -233,13 +233,20 @@ static int tidy(const struct qemu_vm *vm, struct err *e)
 {
 	static const char *const others[] = {
 		"console.log", "console.log.1", "qemu.log", "qemu.log.1", "initrd"};
-	auto_free char *overlay = NULL, *disk = NULL;
+	auto_free char *overlay = NULL, *disk = NULL, *own = NULL, *initrd = NULL;
 
 	if (str_printf(&overlay, e, "%s/%s.qcow2", vm->dir, vm->spec->name) < 0 ||
 		str_printf(&disk, e, "%s/disk.qcow2", vm->dir) < 0)
 		return -1;
 	if (vm->image->disk && rename(overlay, disk) < 0)
 		return err_sys(e, errno, "%s", overlay);
+	/* That of a container's VM is the same for all VMs of the template. */
+	if (vm->image->container &&
+		(str_printf(&own, e, "%s/%s.initrd", vm->dir, vm->spec->name) < 0 ||
+			str_printf(&initrd, e, "%s/" TEMPLATE_INITRD, vm->dir) < 0))
+		return -1;
+	if (vm->image->container && rename(own, initrd) < 0)
+		return err_sys(e, errno, "%s", own);
 	for (unsigned i = 0; i < ARRAY_LEN(others); i++) {
 		auto_free char *path = NULL;
 

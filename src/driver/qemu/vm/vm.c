@@ -221,11 +221,9 @@ static int open_files(struct qemu_vm *vm, const char *kernel, struct files *f, s
 		return -1;
 	if (kernel && add_open(f, kernel, O_RDONLY, QEMU_FD_KERNEL, e) < 0)
 		return -1;
-	if (vm_path(vm, "initrd", &initrd, e) < 0)
-		return -1;
 	if (kernel && vm->image->initrd &&
-		add_open(f, qemu_files_in_initrd(vm) ? initrd : vm->image->initrd, O_RDONLY,
-			QEMU_FD_INITRD, e) < 0)
+		(qemu_files_initrd_path(vm, &initrd, e) < 0 ||
+			add_open(f, initrd, O_RDONLY, QEMU_FD_INITRD, e) < 0))
 		return -1;
 	if (vm->spec->uefi_boot && add_uefi(f, vars, e) < 0)
 		return -1;
