@@ -11,6 +11,7 @@
 #include "driver/usage.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/thread/lock.h"
 
 enum {
 	BATCH_BYTES = 15, /* of a PS/2 keyboard's 16 */
@@ -27,6 +28,7 @@ enum {
 
 struct typing {
 	struct qemu_vm *vm;
+	int pid; /* of its QEMU, or a process above it */
 	const struct op *op;
 	json_t *batch; /* events of keys that were not sent yet; NULL: none */
 	unsigned bytes;
@@ -40,7 +42,7 @@ static int let_rest(const struct typing *t, int min_ms, int max_ms, struct err *
 
 	if (op_pause(t->op, min_ms / 1000.0, e) < 0)
 		return -1;
-	while (now_ns() < until && usage_tree_runs((int)t->vm->proc.pid))
+	while (now_ns() < until && usage_tree_runs(t->pid))
 		if (op_pause(t->op, LOOK_MS / 1000.0, e) < 0)
 			return -1;
 	return 0;
@@ -197,6 +199,10 @@ int qemu_input(
 
 	if (qemu_need_display(vm, e) < 0 || qemu_vm_alive(vm, e) < 0)
 		return -1;
+	{
+		auto_unlock struct lock *held = lock_take(&vm->mu);
+		t.pid = (int)vm->proc.pid;
+	}
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		rc = do_step(&t, &steps[i], e);
 	if (rc == 0)
