@@ -50,7 +50,7 @@ class Layer:
         return gzip.compress(self.bytes.getvalue(), 1, mtime=0)
 
 
-def busybox_layer() -> Layer:
+def busybox_layer(gid: int = 70000) -> Layer:
     """What containers have, with one of each kind of file."""
     layer = Layer()
     for folder in ("bin", "etc", "srv", "srv/gone", "srv/old"):
@@ -60,7 +60,7 @@ def busybox_layer() -> Layer:
     layer.link("bin/ping", "bin/busybox", tarfile.LNKTYPE)
     layer.link("sbin", "bin")
     layer.add("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nkim:x:1500:1500::/:/bin/sh\n")
-    layer.add("srv/owned", b"hello\n", uid=1500, gid=70000, mode=0o640)
+    layer.add("srv/owned", b"hello\n", uid=1500, gid=gid, mode=0o640)
     layer.add("srv/gone/file", b"x")
     layer.add("srv/old/file", b"x")
     xattrs = {
@@ -101,6 +101,7 @@ def write_image(to: Path, layers: list[bytes], arch: str = "amd64") -> str:
         "architecture": arch,
         "os": "linux",
         "config": CONFIG,
+        "history": [{"created_by": "a test"} for _ in layers],
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{sha256(p)}" for p in plain]},
     }
     kind = "application/vnd.docker."

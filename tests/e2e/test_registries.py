@@ -336,6 +336,26 @@ def test_build(lab: Lab, context: Path, tmp_path: Path) -> None:
     assert unfinished(lab.home) == []
 
 
+def test_build_on_a_registrys_image(lab: Lab, tmp_path: Path) -> None:
+    """The base's user, directory and health check are those of the new image, too."""
+    (tmp_path / "context").mkdir()
+    # A user namespace has 65536 groups.
+    write_image(tmp_path / "image", [busybox_layer(gid=7000).packed()])
+    lab.registry.push(tmp_path / "image", "kim/base:1")
+    dockerfile = tmp_path / "Containerfile"
+    base = f"{lab.registry.host}/kim/base:1"
+    dockerfile.write_text(f"FROM {base}\nUSER 0\nRUN echo more >/srv/more\nUSER kim\n")
+    build = ("image", "build", f"{tmp_path}/context", "-f", str(dockerfile), "--name", "based")
+    lab.home.ok(*build, timeout=300)
+    about = inspect(lab.home, "based")["container"]
+    assert (about["user"], about["working_dir"]) == ("kim", "/srv")
+    assert about["healthcheck"]["interval"] == 7
+    files = Files(lab.home, "based", tmp_path)
+    assert files.ask("cat /srv/more") == "more\n"
+    assert files.modes("/srv")["owned"] == ("100640", 1500, 7000)
+    assert "01 00 00 02 00 20" in files.ask("ea_list /srv/capable")
+
+
 def test_failed_build(lab: Lab, context: Path) -> None:
     def fails(*lines: str) -> str:
         (context / "Dockerfile").write_text(DOCKERFILE + "\n".join(lines) + "\n")
