@@ -17,7 +17,9 @@ from inspect_moat import MoatSandboxEnvironment, MoatSandboxEnvironmentConfig
 from inspect_moat._compose import ComposeFile, compose_file, is_compose_file
 from inspect_moat._connect import connect
 from inspect_moat._inspect_private import PrerequisiteError
+from inspect_moat._wire import Message
 from real_daemon import Moat, daemon
+from rogue_daemon import Peer, rogue_daemon
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +111,39 @@ async def test_a_file_and_its_services(two: str) -> None:
     target = environments["target_env"]
     assert isinstance(target, MoatSandboxEnvironment)
     assert target.vm_name == "target-env"
+
+
+async def test_a_sample(two: str, runtime_dir: Path) -> None:
+    """From the file to the environments, as Inspect asks for them."""
+    vms = [{"name": "attacker", "default": True}, {"name": "target-env"}]
+    told = {
+        "spec": {"vms": [], "networks": "none"},
+        "accepted": [],
+        "networks": {},
+        "services": {"target_env": "target-env", "attacker": "attacker"},
+        "default": "attacker",
+    }
+
+    async def answer(peer: Peer, message: Message) -> None:
+        result: dict[str, dict[str, Any]] = {
+            "compose": told,
+            "up": {"sandbox": "3f9a1c20", "vms": vms},
+        }
+        await peer.result(message["id"], **result.get(message["op"], {}))
+
+    async with rogue_daemon(runtime_dir, answer) as daemon:
+        environments = await MoatSandboxEnvironment.sample_init(
+            "t", two, {"__sample_id__": "7", "task name": "web"}
+        )
+        (asked,) = daemon.requests("compose")
+        assert asked["args"]["env"]["SAMPLE_METADATA_TASK_NAME"] == "web"
+        assert asked["args"]["path"] == two
+        (up,) = daemon.requests("up")
+        assert up["args"]["spec"] == told["spec"]
+        assert "access" not in up["args"]
+        assert list(environments) == ["attacker", "target_env"]
+        await MoatSandboxEnvironment.sample_cleanup("t", two, environments, False)
+        await MoatSandboxEnvironment.task_cleanup("shutdown", two, True)
 
 
 async def test_a_dockerfile(tmp_path: Path) -> None:

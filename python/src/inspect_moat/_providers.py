@@ -142,8 +142,7 @@ class MoatSandboxEnvironment(VmSandboxEnvironment):
     @classmethod
     @override
     def is_on_server(cls, config: SandboxConfig) -> bool:
-        assert isinstance(config, MoatSandboxEnvironmentConfig)
-        return config.driver == "proxmox"
+        return isinstance(config, MoatSandboxEnvironmentConfig) and config.driver == "proxmox"
 
     @classmethod
     @override
