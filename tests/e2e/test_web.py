@@ -264,19 +264,18 @@ def test_a_terminal(lab: Home, served: Console, new_page: NewPage) -> None:
     expect(rows).to_contain_text("attacker")
     page.keyboard.type("echo $((6 * 7))-$(hostname)\n")
     expect(rows).to_contain_text("42-attacker")
-    page.keyboard.type("clear; stty size\n")
-    expect(rows).to_contain_text(re.compile(r"\d\d+ \d\d+"))
-    before = re.search(r"(\d\d+) (\d\d+)", rows.inner_text())
+    page.keyboard.type("while sleep 1; do clear; stty size; done\n")
+
+    def size() -> tuple[int, int]:
+        found = re.fullmatch(r"\s*(\d+) (\d+)\s*", rows.inner_text())
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+    height, width = until(lambda: (now := size())[0] and now, "its size is told", 60)
     page.set_viewport_size({"width": 1600, "height": 700})
-    assert before is not None
-
-    def resized() -> bool:
-        page.keyboard.type("clear; stty size\n")
-        now = re.search(r"(\d\d+) (\d\d+)", rows.inner_text())
-        return now is not None and int(now[2]) > int(before[2]) and int(now[1]) < int(before[1])
-
-    until(resized, "the terminal has another size", 60)
+    until(lambda: 0 < size()[0] < height and size()[1] > width, "it has another size", 60)
     page.set_viewport_size({"width": 1280, "height": 860})
+    until(lambda: size() == (height, width), "it has its size again", 60)
+    page.keyboard.press("Control+c")
     page.keyboard.type("clear; ls -l /\n")
     expect(rows).to_contain_text("tmp")
     picture(page, "terminal")
