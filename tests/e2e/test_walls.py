@@ -115,7 +115,7 @@ def test_processes_are_as_the_table_says(two: Home) -> None:
 def test_qemu_img_is_as_the_table_says(two: Home) -> None:
     table = {row["process"]: row for row in rows("Which processes are there?")}
     disk = two.dir / "disk.raw"
-    disk.write_bytes(b"\0" * 510 + b"\x55\xaa" + os.urandom(64 << 20))
+    disk.write_bytes(b"\0" * 510 + b"\x55\xaa" + os.urandom(192 << 20))
     client = two.start("image", "import", "--name", "walls", str(disk))
 
     def stopped() -> list[tuple[int, str]]:
