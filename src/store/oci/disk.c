@@ -87,7 +87,7 @@ static int fill(const struct op *op, const struct draft *d, int disk, const int 
 		.fds = fds,
 		.n_fds = n_layers + 1,
 		.guard = d->st->helper_path,
-		.confine = "image"};
+		.confine = "layers"};
 	if (follow_run(op, &req, last, &code, e) < 0)
 		return -1;
 	if (code == 0)

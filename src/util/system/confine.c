@@ -32,6 +32,7 @@ static const struct confinement all[] = {
 	{.name = "vm", .namespaces = ALONE, .device = "/dev/kvm"},
 	{.name = "network", .whole_proc = true, .device = "/dev/net/tun"},
 	{.name = "image", .namespaces = ALONE, .memory = IMAGE_MEMORY},
+	{.name = "layers", .namespaces = ALONE, .memory = FILES_LIMITED ? IMAGE_MEMORY : 0},
 	{.name = "files",
 		.namespaces = ALONE,
 		.memory = FILES_LIMITED ? IMAGE_MEMORY : 0,

@@ -34,8 +34,9 @@ struct confinement {
 };
 
 /* NULL: there is none of that name. "vm": a QEMU; "image": a program that reads foreign
- * images; "files": one that makes or reads files of all users, in a directory that it has open;
- * "network": a holder, which confines itself. */
+ * images; "layers": moat-disk with layers of container images; "files": one that makes or reads
+ * files of all users, in a directory that it has open; "network": a holder, which confines itself.
+ */
 const struct confinement *confine_find(const char *name);
 
 /* Enters new namespaces (CLONE_NEW...), in a new user namespace if we are not root. -1: not
