@@ -33,6 +33,9 @@
 
 enum {
 	HELPER_PAUSE_MS = 50, /* before a helper that has ended is started again; doubles */
+	/* QEMU tells the host once a second at most that the runner's port was closed or opened. If
+	 * it were open again by then, the host would never learn that the runner had ended. */
+	RUNNER_PAUSE_MS = 1500,
 	HELPER_PAUSE_MAX_MS = 5000,
 	HELPER_STEADY_MS = 10000,
 	STOP_MS = 10000,
@@ -98,7 +101,7 @@ static void helper_ended(struct init *in, struct helper *h)
 	if (in->stopping)
 		return;
 	if (now - h->started >= HELPER_STEADY_MS || !h->pause)
-		h->pause = HELPER_PAUSE_MS;
+		h->pause = h == &in->runner ? RUNNER_PAUSE_MS : HELPER_PAUSE_MS;
 	h->start_at = now + h->pause;
 	h->pause = h->pause * 2 > HELPER_PAUSE_MAX_MS ? HELPER_PAUSE_MAX_MS : h->pause * 2;
 }

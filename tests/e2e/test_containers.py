@@ -251,6 +251,7 @@ def test_scratch(home: Home, tmp_path: Path) -> None:
                 "working_dir": "/site",
                 "binds": [{"host": str(site), "path": "/site", "read_only": True}],
             },
+            disk_gb=1,
             files=[{"path": "/flag/one", "content": "flag{1}", "mode": "0400", "owner": "1234:0"}],
         ),
     )
@@ -259,6 +260,9 @@ def test_scratch(home: Home, tmp_path: Path) -> None:
     page = home.ok("exec", sandbox, "--", "/busybox", "wget", "-qO-", "http://127.0.0.1/link")
     assert page == "a page"
     assert home.ok("exec", sandbox, "--", "/busybox", "cat", "/flag/one") == "flag{1}"
+    # The file system is as large as the disk that was asked for.
+    said = home.ok("exec", sandbox, "--", "/busybox", "df", "-m", "/").split()
+    assert int(said[8]) > 900
     assert "Read-only" in home.fails(
         "exec", "-u", "root", sandbox, "--", "/busybox", "touch", "/site/x"
     )
