@@ -20,6 +20,7 @@ struct packer {
 	size_t room;
 	unsigned files, depth;
 	uint32_t inode;
+	char target[PATH_MAX]; /* of a link; here, for threads have small stacks */
 };
 
 static int pack(struct packer *p, int dir, const char *name, const char *to, struct err *e);
@@ -84,25 +85,25 @@ static int pack_dir(struct packer *p, int fd, const char *to, const struct stat 
 /* A link stays a link; sockets and the like are left out. */
 static int pack(struct packer *p, int dir, const char *name, const char *to, struct err *e)
 {
-	char target[PATH_MAX];
+	int follow = p->depth ? O_NOFOLLOW : 0; /* the path that was given may be a link */
 	auto_fd int fd = -1;
 	struct stat st;
 	ssize_t len;
 
 	if (++p->files > BINDS_FILES_MAX)
 		return too_much(e);
-	if (fstatat(dir, name, &st, p->depth ? AT_SYMLINK_NOFOLLOW : 0) < 0)
+	if (fstatat(dir, name, &st, follow ? AT_SYMLINK_NOFOLLOW : 0) < 0)
 		return err_sys(e, errno, "stat");
 	if (S_ISLNK(st.st_mode)) {
-		len = readlinkat(dir, name, target, sizeof(target));
+		len = readlinkat(dir, name, p->target, sizeof(p->target));
 		if (len < 0)
 			return err_sys(e, errno, "link");
 		return put(p, to, S_IFLNK | 0777, st.st_mtime,
-			(struct bytes){(uint8_t *)target, (size_t)len}, e);
+			(struct bytes){(uint8_t *)p->target, (size_t)len}, e);
 	}
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return 0;
-	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow);
 	if (fd < 0)
 		return err_sys(e, errno, "open");
 	return S_ISDIR(st.st_mode) ? pack_dir(p, fd, to, &st, e) : pack_file(p, fd, to, &st, e);
