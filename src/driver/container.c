@@ -13,6 +13,9 @@
 /* What Docker's HEALTHCHECK means where it says nothing. */
 enum { HEALTH_SECONDS = 30, HEALTH_RETRIES = 3 };
 
+/* As a spec's: an image could have it asked without a pause. */
+#define INTERVAL_MIN 0.1
+
 /* ---- words and variables ---- */
 
 static void add_words(const json_t *list, struct strv *ret)
@@ -183,7 +186,10 @@ static int image_health(const json_t *image, struct healthcheck_spec **ret, stru
 		h->test[h->n_test++] = take_ptr(&words.v[i]);
 	words.n = 1; /* the rest was taken */
 	h->interval = seconds(check, "interval", HEALTH_SECONDS);
+	if (h->interval < INTERVAL_MIN)
+		h->interval = INTERVAL_MIN;
 	h->timeout = (unsigned)(seconds(check, "timeout", HEALTH_SECONDS) + 0.999);
+	h->timeout += h->timeout == 0; /* which would be none */
 	h->start_period = seconds(check, "start_period", 0);
 	h->retries = retries > 0 && retries < 100000 ? (unsigned)retries : HEALTH_RETRIES;
 	*ret = h;

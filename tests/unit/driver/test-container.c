@@ -2,10 +2,14 @@
 
 #include <string.h>
 
+#include "driver/binds.h"
 #include "driver/container.h"
 #include "tap.h"
+#include "scratch.h"
 #include "util/auto.h"
 #include "util/json.h"
+#include "util/str.h"
+#include "util/thread/thread.h"
 
 #define IMAGE                                                                                      \
 	"{'entrypoint':['/e'],'cmd':['c','d'],'env':['A=1','B=2','bad'],'working_dir':'/w',"       \
@@ -96,8 +100,56 @@ static void test_record(void)
 	container_free(c);
 }
 
+/* An image may ask for a check every nanosecond. */
+static void test_hasty_check(void)
+{
+	struct container *c =
+		make("{'healthcheck':{'test':['CMD','x'],'interval':1e-9,'timeout':1e-9}}", "");
+
+	OK(c && c->healthcheck && c->healthcheck->interval >= 0.1 && c->healthcheck->timeout == 1);
+	container_free(c);
+}
+
+/* ---- binds ---- */
+
+static void *pack_deep(void *arg)
+{
+	struct bind_spec bind = {.host = arg, .path = (char[]){"/in"}};
+	struct service_spec service = {.binds = &bind, .n_binds = 1};
+	auto_buf struct buf b = {0};
+	struct err e = {0};
+
+	OK(binds_pack(&service, &b, &e) == 0);
+	OK(memmem(buf_data(&b), b.len, "the content", 11));
+	return NULL;
+}
+
+/* As deep as is allowed, in a thread as the daemon's are. */
+static void test_deep_bind(void)
+{
+	auto_free char *path = NULL;
+	pthread_t thread;
+	struct err e;
+
+	scratch_begin();
+	OK(str_dup(scratch, &path, &e) == 0);
+	for (int i = 0; i < 62; i++) {
+		auto_free char *below = NULL;
+
+		OK(str_printf(&below, &e, "%s/d", path) == 0 && mkdir(below, 0700) == 0);
+		free(path);
+		path = take_ptr(&below);
+	}
+	put_file(at("d/text"), "the content");
+	OK(thread_start(&thread, "deep", pack_deep, scratch, &e) == 0);
+	pthread_join(thread, NULL);
+	scratch_end();
+}
+
 int main(void)
 {
+	test_hasty_check();
+	test_deep_bind();
 	test_image();
 	test_service();
 	test_record();
