@@ -10,8 +10,12 @@
 #include "util/json.h"
 #include "util/str.h"
 
-/* Where no file says otherwise, network N has 10.89.N.0/24. */
+/* Where no file says otherwise, network N has 10.89.N.0/24. Where those are taken, networks go on
+ * to 10.255.255.0, and then from 172.16.0.0 to 172.31.255.0. */
 #define FIRST_NET  0x0a590000u
+#define LAST_OF_10 0x0affff00u
+#define SECOND_NET 0xac100000u
+#define LAST_NET   0xac1fff00u
 #define OUR_PREFIX 24
 
 /* What Docker calls the network of services that name none, and the one of network_mode: bridge. */
@@ -209,17 +213,22 @@ static bool is_taken(const struct net *nets, size_t n, struct ipv4_net cidr)
 }
 
 /* Chooses subnets for those that have none, beside those that were given. */
-static void choose_subnets(struct net *nets, size_t n)
+static int choose_subnets(struct net *nets, size_t n, struct err *e)
 {
 	struct ipv4_net next = {FIRST_NET, OUR_PREFIX};
 
 	for (size_t i = 0; i < n; i++) {
 		if (nets[i].cidr.prefix)
 			continue;
-		while (is_taken(nets, n, next))
-			next.addr += 1u << (32 - OUR_PREFIX);
+		while (is_taken(nets, n, next) && next.addr < LAST_NET)
+			next.addr = next.addr == LAST_OF_10 ? SECOND_NET
+							    : next.addr + (1u << (32 - OUR_PREFIX));
+		if (is_taken(nets, n, next))
+			return spec_err(e, SPEC_PLACE("networks.%s", nets[i].name),
+				"the subnets of the others leave none; write ipam");
 		nets[i].cidr = next;
 	}
+	return 0;
 }
 
 /* What x-inspect_k8s_sandbox allows; NULL: it is not there. */
@@ -305,7 +314,8 @@ int networks_to_spec(struct model *m, json_t **ret, json_t **ret_leads, struct e
 	json_object_foreach(m->used, name, ignored)
 		if (read_net(m, name, &nets[n++], e) < 0)
 			return err_wrap(e, "%s", m->req->path);
-	choose_subnets(nets, n);
+	if (choose_subnets(nets, n, e) < 0)
+		return err_wrap(e, "%s", m->req->path);
 	for (size_t i = 0; i < n; i++)
 		if (add_vnet(m, &nets[i], allowed, vnets, leads, e) < 0)
 			return err_wrap(e, "%s", nets[i].file);
