@@ -16,9 +16,10 @@
 
 /*
  * What aliases stand for is copied, and a few aliases of aliases can expand to gigabytes: so many
- * values may come of them in one text.
+ * values may come of them in one text, each of so many bytes.
  */
-#define ALIASED_MAX 65536
+#define ALIASED_MAX   65536
+#define TEXT_OF_VALUE 256
 
 struct reader {
 	yaml_parser_t parser;
@@ -300,7 +301,8 @@ static int read_mapping(struct reader *r, unsigned depth, json_t **ret)
 	return 0;
 }
 
-/* How many values there are in j, itself among them; levels: how deep it may be at most. */
+/* How many values there are in j, itself among them; a long text counts as several. levels: how
+ * deep it may be at most. */
 static size_t count_values(const json_t *j, unsigned levels, bool *ret_deep)
 {
 	const char *key;
@@ -308,7 +310,7 @@ static size_t count_values(const json_t *j, unsigned levels, bool *ret_deep)
 	size_t i, n = 1;
 
 	if (!json_is_object(j) && !json_is_array(j))
-		return 1;
+		return 1 + json_string_length(j) / TEXT_OF_VALUE;
 	if (levels == 0) {
 		*ret_deep = true;
 		return 1;
@@ -316,7 +318,7 @@ static size_t count_values(const json_t *j, unsigned levels, bool *ret_deep)
 	json_array_foreach((json_t *)j, i, child)
 		n += count_values(child, levels - 1, ret_deep);
 	json_object_foreach((json_t *)j, key, child)
-		n += count_values(child, levels - 1, ret_deep);
+		n += strlen(key) / TEXT_OF_VALUE + count_values(child, levels - 1, ret_deep);
 	return n;
 }
 

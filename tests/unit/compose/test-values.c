@@ -288,6 +288,24 @@ static void test_aliases_bounded(void)
 	OK(strstr(e.msg, "aliases stand for more than 65536 values in all"));
 }
 
+/* One long text, named so often that its copies would fill the memory. */
+static void test_long_aliases_bounded(void)
+{
+	auto_json json_t *got = NULL;
+	auto_buf struct buf text = {0};
+	struct err e;
+
+	buf_puts(&text, "a: &a ");
+	for (int i = 0; i < 8 * 1024; i++)
+		buf_puts(&text, "a long text, ");
+	buf_puts(&text, "\nb: [");
+	for (int i = 0; i < 10000; i++)
+		buf_puts(&text, "*a ,");
+	buf_puts(&text, "]\n");
+	OK(yaml_with_aliases_to_json(buf_bytes(&text), &got, &e) < 0);
+	OK(strstr(e.msg, "aliases stand for more than 65536 values in all"));
+}
+
 int main(void)
 {
 	test_variables();
@@ -299,5 +317,6 @@ int main(void)
 	test_paths();
 	test_aliases();
 	test_aliases_bounded();
+	test_long_aliases_bounded();
 	return tap_done();
 }
