@@ -10,6 +10,9 @@
 #define OUR_OS   "linux"
 #define OUR_ARCH "amd64"
 
+/* What a kernel gives to a program is no more, and the manifest of an image must hold it. */
+enum { ENV_MAX = 4096, MEMBER_MAX = 512 * 1024 };
+
 static int read_digest(const json_t *from, char ret_hex[SHA256_HEX + 1], struct err *e)
 {
 	static const char kind[] = "sha256:";
@@ -170,6 +173,9 @@ static int set_env(json_t *to, const json_t *config, struct err *e)
 
 	if (!list || json_object_set_new(to, "env", list) < 0)
 		return err_oom(e);
+	if (json_array_size(from) > ENV_MAX)
+		return err_set(
+			e, ERR_LIMIT, "its configuration has more than %d variables", ENV_MAX);
 	json_array_foreach(from, i, one) {
 		const char *text = json_string_value(one);
 
@@ -254,6 +260,10 @@ int oci_config_read(
 		set_keys(to, "volumes", config, "Volumes", e) < 0 ||
 		set_text(to, "stop_signal", config, "StopSignal", e) < 0)
 		return -1;
+	if (json_dumpb(to, NULL, 0, 0) > MEMBER_MAX)
+		return err_set(e, ERR_LIMIT,
+			"commands and variables of its configuration have more than %d KiB",
+			MEMBER_MAX >> 10);
 	*ret = take_ptr(&to);
 	return 0;
 }

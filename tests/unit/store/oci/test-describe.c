@@ -93,6 +93,24 @@ static void test_configs(void)
 	tap_ok(refused("{\"config\":{\"Cmd\":[1]}}"), "a command of numbers");
 }
 
+/* Each item is of three bytes or more: what is bounded is not what the text is, but what it means.
+ */
+static void test_large_configs(void)
+{
+	auto_buf struct buf many = {0}, large = {0};
+
+	buf_puts(&many, "{\"config\":{\"Env\":[\"A=\"");
+	for (int i = 0; i < 100000; i++)
+		buf_putf(&many, ",\"%x=\"", i + 1);
+	buf_put(&many, "]}}", 4);
+	tap_ok(refused((const char *)buf_data(&many)) && e.kind == ERR_LIMIT, "%s", e.msg);
+	buf_puts(&large, "{\"config\":{\"Cmd\":[\"");
+	for (int i = 0; i < 600 * 1024; i++)
+		buf_puts(&large, "a");
+	buf_put(&large, "\"]}}", 5);
+	tap_ok(refused((const char *)buf_data(&large)) && e.kind == ERR_LIMIT, "%s", e.msg);
+}
+
 static void test_failures(void)
 {
 	oci_tool_fail("skopeo",
@@ -108,6 +126,7 @@ int main(void)
 {
 	test_manifests();
 	test_configs();
+	test_large_configs();
 	test_failures();
 	return tap_done();
 }
