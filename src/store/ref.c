@@ -173,10 +173,10 @@ bool oci_ref_is_local(const struct oci_ref *ref)
 	const char *host = ref->text;
 	size_t n = 0;
 
-	if (str_starts(host, "127."))
-		return true;
 	if (str_starts(host, "[::1]"))
 		return true;
 	n = strcspn(host, ":/");
+	if (str_starts(host, "127.") && strspn(host, "0123456789.") == n) /* not 127.example.org */
+		return true;
 	return n == 9 && memcmp(host, "localhost", n) == 0;
 }

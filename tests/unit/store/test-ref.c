@@ -58,6 +58,9 @@ static void test_meant(void)
 	for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++)
 		tap_ok(!oci_ref_is_meant(no[i]), "none: %s", no[i]);
 	tap_ok(oci_ref_read("localhost:1/a", &ref, &e) == 0 && oci_ref_is_local(&ref), "local");
+	tap_ok(oci_ref_read("127.0.0.2:5000/a", &ref, &e) == 0 && oci_ref_is_local(&ref), "local");
+	tap_ok(oci_ref_read("127.example.org:5000/a", &ref, &e) == 0 && !oci_ref_is_local(&ref),
+		"not local: a name that begins as an address");
 	tap_ok(oci_ref_read("localhost.example.org/a", &ref, &e) == 0 && !oci_ref_is_local(&ref),
 		"not local");
 	tap_ok(oci_ref_read("a@sha256:" D64, &ref, &e) == 0 && ref.pinned, "pinned");
