@@ -118,14 +118,15 @@ static void read_line(struct init *in, struct client *c)
 {
 	while (c->stage == ASKING) {
 		char *at = c->line + c->line_len;
+		ssize_t n;
 
 		if (c->line_len == sizeof(c->line) - 1)
 			return answer(c, "error what?\n");
-		if (recv(c->fd, at, 1, 0) != 1) {
-			if (errno != EAGAIN)
-				drop(c);
+		n = recv(c->fd, at, 1, 0);
+		if (n < 0 && errno == EAGAIN)
 			return;
-		}
+		if (n != 1)
+			return drop(c);
 		if (*at == '\n') {
 			*at = 0;
 			return asked(in, c);
