@@ -13,6 +13,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/reboot.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -239,6 +240,16 @@ static void one_round(struct init *in)
 		power_off(in);
 }
 
+/* What services and commands may raise theirs to. The kernel's own 4096 is too little for databases
+ * and the like, and less than containers have. */
+static void allow_files(void)
+{
+	static const struct rlimit limit = {.rlim_cur = 1024, .rlim_max = 524288};
+
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		say("the limit of open files stays: %s", strerror(errno));
+}
+
 /* If process 1 ends, the kernel panics and the machine stops: there is nothing to go on with. */
 static int init_main(void)
 {
@@ -252,6 +263,7 @@ static int init_main(void)
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &in.old_mask);
 	reboot(RB_DISABLE_CAD);
+	allow_files();
 	in.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	error = service_open(&in);
 	if (!error)

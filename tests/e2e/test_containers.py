@@ -123,6 +123,8 @@ def test_as_in_the_container(home: Home, tmp_path: Path) -> None:
     assert root(home, sandbox, "stat -c %a /tmp /dev/shm; ls -d /dev/pts/ptmx /dev/fd/0") == (
         "1777\n1777\n/dev/fd/0\n/dev/pts/ptmx"
     )
+    # As containers have it: few files at first, and as many as a database asks for.
+    assert root(home, sandbox, "ulimit -n; ulimit -Hn") == "1024\n524288"
     # The modules that the kernel of such a VM may be asked for.
     said = root(home, sandbox, "modprobe overlay && grep -c overlay /proc/filesystems")
     assert said == "1"
