@@ -137,7 +137,7 @@ int value_number(const json_t *j, double *ret, struct err *e)
 {
 	const char *s = json_string_value(j);
 
-	if (json_is_number(j)) {
+	if (json_is_number(j) && fabs(json_number_value(j)) < 1e18) {
 		*ret = json_number_value(j);
 		return 0;
 	}
