@@ -68,6 +68,19 @@ def test_does_not_send_what_is_not_json(value: object) -> None:
         encode_frame({"value": value})
 
 
+@pytest.mark.parametrize("value", [10**30, 2**63, -(2**63) - 1])
+def test_does_not_send_integers_that_no_daemon_reads(value: int) -> None:
+    """The connection, and with it all its sandboxes, would end."""
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        encode_frame({"args": {"actions": [{"do": "click", "x": value}]}})
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 1e300, ',"x":' + "9" * 40])
+def test_large_numbers_and_their_digits_are_sent(value: object) -> None:
+    ((message, _),) = FrameDecoder().feed(joined({"args": [value]}))
+    assert message == {"args": [value]}
+
+
 @pytest.mark.parametrize("text", [r"\u0000", r"printf '\\u0000'", "\\"])
 def test_an_escape_that_is_only_text_is_sent(text: str) -> None:
     ((message, _),) = FrameDecoder().feed(joined({"argv": [text]}))

@@ -14,6 +14,8 @@ BLOB_MAX = 1024 * 1024
 
 _HEADER = struct.Struct("<II")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_LONG_NUMBER = re.compile(r"[:,\[]-?[0-9]{19}")
+_INTEGER_MAX = 2**63 - 1
 
 Message = dict[str, Any]
 
@@ -33,6 +35,9 @@ def encode_frame(message: Message, blob: bytes | memoryview = b"") -> list[bytes
     # The daemon takes no NUL in a string, and a frame that it cannot read ends the connection.
     if "\\u0000" in text and _ESCAPED_NUL.search(text):
         raise ValueError("text with a NUL character")
+    # Neither does it take an integer of more than 64 bits, such as a model may think of.
+    if _LONG_NUMBER.search(text) and not _fits(message):
+        raise ValueError("a number with more than 64 bits")
     try:
         head = text.encode("utf-8")
     except UnicodeEncodeError as ex:
@@ -43,6 +48,15 @@ def encode_frame(message: Message, blob: bytes | memoryview = b"") -> list[bytes
         raise FrameTooLargeError(f"a blob of {len(blob)} bytes (the limit is {BLOB_MAX})")
     prefix = _HEADER.pack(len(head), len(blob)) + head
     return [prefix, blob] if len(blob) else [prefix]
+
+
+def _fits(value: Any) -> bool:
+    """Whether the daemon can hold all integers in it."""
+    if isinstance(value, dict):
+        return all(map(_fits, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_fits, value))
+    return not isinstance(value, int) or -_INTEGER_MAX - 1 <= value <= _INTEGER_MAX
 
 
 class FrameDecoder:
