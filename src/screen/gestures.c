@@ -19,6 +19,9 @@ enum {
 	SCROLL_MAX = 1000, /* clicks of the wheel */
 };
 
+/* A coordinate that was left out. */
+#define NOT_GIVEN INT64_MIN
+
 struct planner {
 	const struct canvas *of;
 	struct pointer *pointer;
@@ -53,6 +56,8 @@ static int move_to(struct planner *p, unsigned x, unsigned y, struct err *e)
 static int read_point(const struct planner *p, json_int_t x, json_int_t y, unsigned *ret_x,
 	unsigned *ret_y, struct err *e)
 {
+	if (x == NOT_GIVEN || y == NOT_GIVEN)
+		return err_set(e, ERR_INVALID, "one of x and y is missing");
 	if (x < 0 || y < 0 || x >= p->of->width || y >= p->of->height)
 		return err_set(e, ERR_INVALID,
 			"%lld,%lld is outside the picture, which has %ux%u pixels", (long long)x,
@@ -67,7 +72,7 @@ static int go(struct planner *p, json_int_t x, json_int_t y, struct err *e)
 {
 	unsigned to_x, to_y;
 
-	if (x == -1 && y == -1)
+	if (x == NOT_GIVEN && y == NOT_GIVEN)
 		return 0;
 	if (read_point(p, x, y, &to_x, &to_y, e) < 0)
 		return -1;
@@ -180,8 +185,6 @@ static int plan_move(struct planner *p, json_t *action, struct err *e)
 
 	if (json_get(action, "move", e, "{s:s, s:I, s:I}", "do", &what, "x", &x, "y", &y) < 0)
 		return -1;
-	if (x == -1) /* go() would take it for none */
-		x = -2;
 	return go(p, x, y, e);
 }
 
@@ -189,7 +192,7 @@ static int plan_down_or_up(struct planner *p, json_t *action, bool down, struct 
 {
 	const char *what, *name = "left";
 	enum named_button button;
-	json_int_t x = -1, y = -1;
+	json_int_t x = NOT_GIVEN, y = NOT_GIVEN;
 
 	if (json_get(action, "action", e, "{s:s, s?s, s?I, s?I}", "do", &what, "button", &name, "x",
 		    &x, "y", &y) < 0 ||
@@ -211,7 +214,7 @@ static int plan_up(struct planner *p, json_t *action, struct err *e)
 static int plan_click(struct planner *p, json_t *action, struct err *e)
 {
 	const char *what, *name = "left", *keys = NULL;
-	json_int_t x = -1, y = -1, count = 1;
+	json_int_t x = NOT_GIVEN, y = NOT_GIVEN, count = 1;
 	enum named_button button;
 	struct chord held;
 
@@ -234,7 +237,7 @@ static int plan_click(struct planner *p, json_t *action, struct err *e)
 static int plan_drag(struct planner *p, json_t *action, struct err *e)
 {
 	const char *what, *name = "left", *keys = NULL;
-	json_int_t x, y, from_x = -1, from_y = -1;
+	json_int_t x, y, from_x = NOT_GIVEN, from_y = NOT_GIVEN;
 	enum named_button button;
 	struct chord held;
 	unsigned to_x, to_y;
@@ -266,7 +269,7 @@ static int plan_drag(struct planner *p, json_t *action, struct err *e)
 static int plan_scroll(struct planner *p, json_t *action, struct err *e)
 {
 	const char *what, *direction, *keys = NULL;
-	json_int_t x = -1, y = -1, amount = 1;
+	json_int_t x = NOT_GIVEN, y = NOT_GIVEN, amount = 1;
 	struct chord held;
 	bool down, across;
 

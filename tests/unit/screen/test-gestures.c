@@ -91,7 +91,13 @@ static void test_refusals(void)
 	OK(strstr(plan("[{\"do\":\"wait\",\"seconds\":0},{\"do\":\"click\",\"x\":1366,\"y\":0}]"),
 		"actions[1]: 1366,0 is outside the picture, which has 1366x768 pixels"));
 	OK(strstr(plan("[{\"do\":\"move\",\"x\":-1,\"y\":-1}]"), "is outside the picture"));
-	OK(strstr(plan("[{\"do\":\"click\",\"x\":1}]"), "is outside the picture"));
+	/* Not where the pointer happens to be. */
+	OK(strstr(plan("[{\"do\":\"click\",\"x\":-1,\"y\":-1}]"), "-1,-1 is outside the picture"));
+	OK(strstr(plan("[{\"do\":\"scroll\",\"direction\":\"up\",\"x\":-1,\"y\":-1}]"),
+		"-1,-1 is outside the picture"));
+	OK(strstr(plan("[{\"do\":\"drag\",\"x\":1,\"y\":1,\"from\":[-1,-1]}]"),
+		"-1,-1 is outside the picture"));
+	OK(strstr(plan("[{\"do\":\"click\",\"x\":1}]"), "one of x and y is missing"));
 	OK(strstr(plan("[{\"do\":\"click\",\"count\":4}]"), "count: is 1, 2 or 3"));
 	OK(strstr(plan("[{\"do\":\"down\",\"button\":\"fire\"}]"), "no button is called \"fire\""));
 	OK(strstr(
