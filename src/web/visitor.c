@@ -75,7 +75,8 @@ void visitor_free(struct visitor *v)
 void visitor_wants(const struct visitor *v, struct pollfd fds[2])
 {
 	bool more = v->out.len < UNSENT_MAX;
-	bool reads = v->state != VISITOR_LINKED || (more && v->link_out.len < UNSENT_MAX);
+	/* What comes from one who leaves is thrown away, so it takes no room. */
+	bool reads = v->state == VISITOR_LEAVES || (more && v->link_out.len < UNSENT_MAX);
 
 	fds[0] = (struct pollfd){
 		.fd = v->fd, .events = (short)((reads ? POLLIN : 0) | (v->out.len ? POLLOUT : 0))};

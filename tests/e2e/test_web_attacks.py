@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -220,6 +221,16 @@ def test_those_who_take_their_time(running: Console) -> None:
     assert silent.recv(1) == b""
     assert slow.recv(1) == b""
     assert untold.sock.recv(1) == b""
+
+
+def test_a_stranger_who_reads_no_answers(running: Console) -> None:
+    """What he sends is not kept: he cannot get rid of it until he is hung up on."""
+    stranger = WebSocket(running.port)
+    pings = (struct.pack(">BB", 0x80 | PING, 0x80 | 125) + bytes(4 + 125)) * 8192
+    with pytest.raises(OSError, match="reset|pipe"):
+        for _ in range(64):
+            stranger.sock.sendall(pings)
+    assert get(running.port)[0] == 200
 
 
 def test_a_thousand_connections(running: Console) -> None:
