@@ -139,10 +139,10 @@ static int pass(struct rfb_filter *f, const uint8_t *p, const struct rfb_message
 {
 	if (m->kind == MESSAGE_ENCODINGS)
 		return pass_encodings(p, (unsigned)(m->len - 4) / 4, out, e);
-	if (m->kind == MESSAGE_CONTROLS && f->control)
-		f->used = true;
 	if (m->kind == MESSAGE_DROPPED || (m->kind == MESSAGE_CONTROLS && !f->control))
 		return 0;
+	if (p[0] == POINTER_EVENT)
+		memcpy(f->pointer, p, sizeof(f->pointer));
 	return buf_add(out, p, (size_t)m->len, e);
 }
 
@@ -215,4 +215,15 @@ int rfb_filter_feed(struct rfb_filter *f, struct bytes in, struct buf *out, stru
 			return -1;
 	}
 	return 0;
+}
+
+int rfb_filter_end(const struct rfb_filter *f, struct buf *out, struct err *e)
+{
+	uint8_t up[sizeof(f->pointer)];
+
+	if (!f->pointer[1])
+		return 0;
+	memcpy(up, f->pointer, sizeof(up));
+	up[1] = 0;
+	return buf_add(out, up, sizeof(up), e);
 }

@@ -13,12 +13,14 @@ enum rfb_stage { RFB_VERSION, RFB_SECURITY, RFB_INIT, RFB_MESSAGES };
 struct rfb_filter {
 	bool control; /* keys and pointer get through */
 	enum rfb_stage stage;
-	struct buf in;  /* the beginning of a message */
-	uint64_t skips; /* bytes of a message that is dropped and has not come yet */
-	bool used;      /* a key or a movement got through */
+	struct buf in;      /* the beginning of a message */
+	uint64_t skips;     /* bytes of a message that is dropped and has not come yet */
+	uint8_t pointer[6]; /* the last message about it that got through */
 };
 
 void rfb_filter_free(struct rfb_filter *f);
 
+/* Adds to out what lets go of the pointer's buttons that the viewer has left pressed. */
+int rfb_filter_end(const struct rfb_filter *f, struct buf *out, struct err *e);
 /* Adds to out what may pass of what the viewer has sent. Fails if that is no RFB. */
 int rfb_filter_feed(struct rfb_filter *f, struct bytes in, struct buf *out, struct err *e);

@@ -204,6 +204,8 @@ def test_refusals(desk: Desk) -> None:
     assert "is no part of a picture" in desk.home.fails(
         "screenshot", "--region", "0,0,1367,10", box
     )
+    for text, said in (("a\0b", "a NUL character"), ("x" * 2**21, "more than 1048576 bytes")):
+        assert said in desk.home.fails("input", box, "type", "-", input=text)
     # All or nothing: the second action is wrong, so the first is not done.
     client = wire(desk.home)
     bad = [{"do": "type", "text": "x"}, {"do": "click", "count": 9}]
@@ -286,9 +288,14 @@ def test_viewers(desk: Desk) -> None:
     state = screen_of(desk)
     assert state["vms"][0]["screen"] == {"viewers": 3, "controllers": 1}
     assert [(t["what"], t["by"]) for t in state["touched"]] == [("controlled", "viewer")]
+    # What is pressed when a viewer leaves does not stay so.
+    before = len(desk.log())
+    third.send(click[1])
+    until(lambda: since(desk, before, ("down",)), "the button is down")
     for viewer in (first, second, third):
         viewer.wire.sock.close()
     until(lambda: "screen" not in screen_of(desk)["vms"][0], "they have gone")
+    until(lambda: since(desk, before, ("up",)), "the button goes up")
     # Nobody knows where the viewer left the pointer.
     assert "has not moved" in desk.home.fails("input", desk.sandbox, "where")
 
@@ -411,6 +418,7 @@ def test_firmware_and_text_console(desk: Desk) -> None:
     box = home.ok("up", home.spec({"vms": [vm], "networks": "none"}), timeout=600)
     home.ok("input", box, "key", "Return")
     assert "has not started its tablet" in home.fails("input", box, "click", "1", "1")
+    home.ok("input", box, "up")  # to let a button go takes no driver
     plain = home.up()
     said = home.fails("screenshot", plain, str(home.dir / "none.png"))
     assert "has no display: set `vga: std`" in said

@@ -20,6 +20,7 @@
 #define SETTLE_GAP   0.08
 #define SETTLE_MAX   60.0
 #define UNDO_SECONDS 10.0
+#define END_SECONDS  2.0
 
 /* A VM whose screen is worked with; the sandbox is borrowed. */
 struct shown {
@@ -371,6 +372,25 @@ static int carry(struct viewing *v, struct err *e)
 	return 0;
 }
 
+/* A viewer that had control leaves. The server reads nothing more of a closed socket, so it gets
+ * time to take what was said last. It lets go of keys by itself, but not of buttons. */
+static void end_control(struct viewing *v)
+{
+	struct op op = op_for_cleanup(END_SECONDS);
+	uint8_t rest[4096];
+	struct err ignored;
+
+	if (rfb_filter_end(&v->filter, &v->to_server, &ignored) < 0 ||
+		send_to_server(v, &ignored) < 0 || shutdown(v->fd, SHUT_WR) < 0)
+		return;
+	while (op_check(&op, &ignored) == 0 && op_wait_fd(&op, v->fd, POLLIN, &ignored) == 0) {
+		ssize_t n = recv(v->fd, rest, sizeof(rest), 0);
+
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+			return;
+	}
+}
+
 static int view(struct shown *s, bool control, struct err *e)
 {
 	struct bell *changes = registry_changes(s->rq->daemon->registry);
@@ -389,6 +409,8 @@ static int view(struct shown *s, bool control, struct err *e)
 	if (rc == 0) {
 		v.fd = fd;
 		rc = carry(&v, e);
+		if (control)
+			end_control(&v);
 	}
 	buf_free(&v.to_server);
 	rfb_filter_free(&v.filter);

@@ -111,6 +111,30 @@ static void test_endless_text(void)
 	rfb_filter_free(&f);
 }
 
+/* What a viewer that leaves lets go of. */
+static struct bytes left_with(bool control, const void *msg, size_t n)
+{
+	struct rfb_filter f = {.control = control, .stage = RFB_MESSAGES};
+	struct err e = {0};
+
+	buf_free(&out);
+	OK(rfb_filter_feed(&f, (struct bytes){msg, n}, &out, &e) == 0);
+	buf_drop(&out, out.len);
+	OK(rfb_filter_end(&f, &out, &e) == 0);
+	rfb_filter_free(&f);
+	return buf_bytes(&out);
+}
+
+static void test_end(void)
+{
+	static const uint8_t down[6] = {5, 1, 0, 9, 1, 8}, up[6] = {5, 0, 0, 9, 1, 8};
+	struct bytes got = left_with(true, down, sizeof(down));
+
+	OK(got.len == sizeof(up) && memcmp(got.p, up, sizeof(up)) == 0);
+	OK(left_with(true, up, sizeof(up)).len == 0);
+	OK(left_with(false, down, sizeof(down)).len == 0);
+}
+
 static bool greets(const char *hello, size_t n, const char *want)
 {
 	struct rfb_filter f = {0};
@@ -138,6 +162,7 @@ int main(void)
 	test_messages();
 	test_encodings();
 	test_endless_text();
+	test_end();
 	test_greeting();
 	buf_free(&out);
 	return tap_done();
