@@ -1,5 +1,6 @@
 #include "cli/stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -68,4 +69,27 @@ int stream_to_json(const struct buf *kept, json_t *into, const char *name, struc
 	if (str_printf(&key, e, "%s_base64", name) < 0)
 		return -1;
 	return json_object_set_new(into, key, json_string(encoded)) < 0 ? err_oom(e) : 0;
+}
+
+int read_stdin(size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	auto_buf struct buf b = {0};
+
+	for (;;) {
+		uint8_t *room = buf_room(&b, 16384);
+		ssize_t got = room ? read(STDIN_FILENO, room, 16384) : -1;
+
+		if (!room)
+			return err_oom(e);
+		if (got < 0)
+			return err_sys(e, errno, "standard input");
+		if (got == 0)
+			break;
+		buf_grew(&b, (size_t)got);
+		if (b.len > max)
+			return err_set(e, ERR_LIMIT, "standard input has more than %zu bytes", max);
+	}
+	*ret_len = b.len;
+	*ret = buf_take_str(&b);
+	return *ret ? 0 : err_oom(e);
 }

@@ -1,4 +1,4 @@
-/* stream.h - passes output that the daemon sends to stdout and stderr. */
+/* stream.h - passes output that the daemon sends to stdout and stderr, and reads stdin. */
 #pragma once
 
 #include "cli/cli.h"
@@ -20,3 +20,5 @@ int stream_data(void *arg, enum call_stream stream, struct bytes data, struct er
 int stream_end(struct stream *s, struct err *e);
 /* Adds kept output to an object: as text, or as NAME_base64 if it is not UTF-8. */
 int stream_to_json(const struct buf *kept, json_t *into, const char *name, struct err *e);
+/* Reads standard input to its end. More than max bytes are ERR_LIMIT. NUL-terminated. */
+int read_stdin(size_t max, char **ret, size_t *ret_len, struct err *e);

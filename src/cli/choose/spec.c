@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/choose/compose.h"
+#include "cli/stream.h"
 #include "compose/compose.h"
 #include "spec/yaml.h"
 #include "util/auto.h"
@@ -26,29 +26,6 @@ static bool looks_like_file(const char *s)
 
 	return strchr(s, '/') || str_ends(s, ".yaml") || str_ends(s, ".yml") ||
 	       str_ends(s, ".json") || (stat(s, &st) == 0 && S_ISREG(st.st_mode));
-}
-
-static int read_stdin(char **ret, size_t *ret_len, struct err *e)
-{
-	auto_buf struct buf b = {0};
-
-	for (;;) {
-		uint8_t *room = buf_room(&b, 16384);
-		ssize_t got = room ? read(STDIN_FILENO, room, 16384) : -1;
-
-		if (!room)
-			return err_oom(e);
-		if (got < 0)
-			return err_sys(e, errno, "standard input");
-		if (got == 0)
-			break;
-		buf_grew(&b, (size_t)got);
-		if (b.len > SPEC_TEXT_MAX)
-			return err_set(e, ERR_LIMIT, "a spec of more than %d bytes", SPEC_TEXT_MAX);
-	}
-	*ret_len = b.len;
-	*ret = buf_take_str(&b);
-	return *ret ? 0 : err_oom(e);
 }
 
 static int check_only_images(struct cli *cli, const char *path, struct err *e)
@@ -79,8 +56,8 @@ static int spec_from_file(
 		return -1;
 	if (!input && (compose_is_dockerfile(path) || compose_is_compose_file(path)))
 		return compose_ask(cli, path, NULL, ret, ret_told, e);
-	failed =
-		input ? read_stdin(&text, &len, e) : file_read(path, SPEC_TEXT_MAX, &text, &len, e);
+	failed = input ? read_stdin(SPEC_TEXT_MAX, &text, &len, e)
+		       : file_read(path, SPEC_TEXT_MAX, &text, &len, e);
 	if (failed < 0)
 		return -1;
 	if (spec_text_to_json((struct bytes){(uint8_t *)text, len}, &j, e) < 0)

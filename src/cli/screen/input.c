@@ -1,10 +1,9 @@
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/stream.h"
 #include "util/auto.h"
 #include "util/str.h"
-#include "util/system/io.h"
 
 enum { STDIN_MAX = 1024 * 1024 };
 
@@ -66,26 +65,16 @@ static int add_options(const struct words *w, json_t *action, struct err *e)
 
 static int make_type(const struct words *w, json_t *action, struct err *e)
 {
-	auto_buf struct buf in = {0};
 	auto_free char *text = NULL;
+	size_t len = 0;
 
 	if (w->n != 1)
 		return args_fail(e, "type takes one text; - is standard input");
-	if (strcmp(w->at[0], "-") != 0) {
-		if (str_dup(w->at[0], &text, e) < 0)
-			return -1;
-	} else {
-		ssize_t got;
-
-		while ((got = read(STDIN_FILENO, buf_room(&in, 4096), 4096)) > 0) {
-			buf_grew(&in, (size_t)got);
-			if (in.len > STDIN_MAX)
-				return err_set(e, ERR_LIMIT, "more text than %d bytes", STDIN_MAX);
-		}
-		text = buf_take_str(&in);
-		if (!text)
-			return err_oom(e);
-	}
+	if ((strcmp(w->at[0], "-") == 0 ? read_stdin(STDIN_MAX, &text, &len, e)
+					: str_dup(w->at[0], &text, e)) < 0)
+		return -1;
+	if (len > strlen(text))
+		return err_set(e, ERR_INVALID, "the text has a NUL character");
 	if (json_object_set_new(action, "text", json_string(text)) < 0)
 		return args_fail(e, "the text is not UTF-8");
 	return add_text(action, "other", args_get(w->a, "other"), e);

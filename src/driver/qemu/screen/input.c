@@ -184,7 +184,8 @@ static int do_step(struct typing *t, const struct step *s, struct err *e)
 		return -1;
 	if (s->kind == STEP_PAUSE)
 		return op_pause(t->op, s->ms / 1000.0, e);
-	if (need_pointer(t, e) < 0)
+	/* To let a button go takes no tablet: for want of one it may be let go. */
+	if ((s->kind != STEP_BUTTON || s->down) && need_pointer(t, e) < 0)
 		return -1;
 	if (s->kind == STEP_MOVE)
 		return move(t, s, e);
