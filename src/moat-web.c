@@ -18,15 +18,15 @@ enum { ARGUMENTS = 5 };
 
 /*
  * Shows the page in the user's browser. Arguments of programs can be seen by every user of the
- * host, so the browser gets a file of ours with the address in it.
+ * host, so the browser gets a file of ours with the address in it. What starts the browser may also
+ * become it, so nobody waits for its end, and it outlives us.
  */
-static int open_browser(const struct paths *paths, const char *address, struct err *e)
+static int open_browser(
+	const struct paths *paths, const char *address, struct proc *ret, struct err *e)
 {
-	struct op op = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1};
-	struct op soon = op_within(&op, START_SECONDS);
 	auto_free char *path = NULL, *text = NULL;
 	const char *argv[] = {"xdg-open", NULL, NULL};
-	struct proc_req req = {.argv = argv, .out_max = 4096};
+	struct proc_req req = {.argv = argv};
 
 	if (str_printf(&path, e, "%s/web.html", paths->state) < 0 ||
 		str_printf(&text, e,
@@ -36,33 +36,53 @@ static int open_browser(const struct paths *paths, const char *address, struct e
 		file_write_atomic(path, text, strlen(text), 0600, e) < 0)
 		return -1;
 	argv[1] = path;
-	return proc_run_ok(&soon, &req, e);
+	return proc_start(&req, ret, e);
 }
 
-static int tell(const struct paths *paths, const char *address, bool open, struct err *e)
+/* If there is no browser, the address is there all the same. */
+static struct proc tell(const struct paths *paths, const char *address, bool open)
 {
+	struct proc browser = PROC_NONE;
+	struct err e;
+
 	puts(address);
 	fflush(stdout);
-	if (!open || open_browser(paths, address, e) == 0)
-		return 0;
-	fprintf(stderr, "moat: no browser could be started: %s\n", e->msg);
-	return 0; /* the address is there */
+	if (open && open_browser(paths, address, &browser, &e) < 0)
+		fprintf(stderr, "moat: no browser could be started: %s\n", e.msg);
+	return browser;
 }
 
-static int serve(const struct server_options *options, int address_fd, bool open, struct err *e)
+/* Says so if what was to start the browser has failed. */
+static void see_browser(struct proc *browser)
 {
+	struct op op = {.deadline_ns = OP_NO_DEADLINE, .cancel_fd = -1};
+	struct op soon = op_within(&op, START_SECONDS);
+	struct err ignored;
+	int code;
+
+	if (browser->pid > 0 && proc_wait(&soon, browser, &code, &ignored) == 0 && code)
+		fprintf(stderr,
+			"moat: no browser could be started: xdg-open has failed with code %d\n",
+			code);
+}
+
+static int serve(struct server_options *options, int address_fd, bool open, struct err *e)
+{
+	struct proc browser = PROC_NONE;
 	char address[ADDRESS_MAX];
 	struct server *s;
 	int rc;
 
+	options->child = &browser;
+	options->child_ended = see_browser;
 	if (server_new(options, &s, e) < 0)
 		return -1;
 	server_address(s, address);
 	rc = address_note(address_fd, address, e);
-	if (rc == 0)
-		rc = tell(options->paths, address, open, e);
-	if (rc == 0)
+	if (rc == 0) {
+		browser = tell(options->paths, address, open);
 		rc = server_run(s, e);
+	}
 	server_free(s);
 	return rc;
 }
@@ -84,8 +104,11 @@ static int run(char **argv, struct err *e)
 		return -1;
 	soon = op_within(&op, START_SECONDS);
 	rc = address_take(&soon, &paths, look_only, &fd, address, e);
-	if (rc == 0)
-		return tell(&paths, address, open, e);
+	if (rc == 0) {
+		struct proc browser = tell(&paths, address, open);
+
+		see_browser(&browser);
+	}
 	if (rc > 0 && look_only)
 		rc = err_set(e, ERR_UNAVAILABLE, "no console runs; `moat web` starts one");
 	if (rc > 0 && signals_setup(e) < 0)

@@ -19,7 +19,7 @@ enum {
 	VISITORS_MAX = 128, /* each has two sockets: see OP_FDS_MAX */
 	LINKED_MAX = 64,    /* the daemon serves 128 connections of all clients */
 	BACKLOG = 128,
-	FIXED_FDS = 2,
+	FIXED_FDS = 3,
 };
 
 #define TICK_SECONDS 1.0
@@ -167,6 +167,7 @@ int server_run(struct server *s, struct err *e)
 
 		fds[0] = (struct pollfd){.fd = s->options.stop_fd, .events = POLLIN};
 		fds[1] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+		fds[2] = (struct pollfd){.fd = s->options.child->pidfd, .events = POLLIN};
 		for (unsigned i = 0; i < s->n; i++)
 			visitor_wants(s->visitors[i], fds + FIXED_FDS + (size_t)2 * i);
 		if (op_wait_fds(&tick, fds, FIXED_FDS + 2 * s->n, e) < 0 && e->kind != ERR_TIMEOUT)
@@ -176,6 +177,8 @@ int server_run(struct server *s, struct err *e)
 		serve_visitors(s, fds + FIXED_FDS);
 		if (fds[1].revents)
 			let_in(s);
+		if (fds[2].revents)
+			s->options.child_ended(s->options.child);
 		if (count_linked(s))
 			s->looked_ns = now_ns();
 		else if ((double)(now_ns() - s->looked_ns) > s->options.idle_seconds * 1e9)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "util/system/paths.h"
+#include "util/system/proc.h"
 #include "util/thread/op.h"
 #include "web/address.h"
 
@@ -17,6 +18,9 @@ struct server_options {
 	double idle_seconds; /* it ends when no page has been open for so long */
 	bool read_only;
 	int stop_fd; /* readable: it ends */
+	/* A process that may end meanwhile. */
+	struct proc *child;
+	void (*child_ended)(struct proc *child); /* reaps it */
 };
 
 struct server;
