@@ -19,6 +19,7 @@
 #include "driver/qemu/screen/stream.h"
 #include "driver/qemu/snapshot.h"
 #include "driver/qemu/stamp.h"
+#include "driver/qemu/start.h"
 #include "driver/qemu/vm/args.h"
 #include "driver/qemu/vm/container.h"
 #include "net/ops.h"

@@ -32,10 +32,6 @@ struct qemu_sandbox {
  * freed. like: another sandbox of the same spec, whose addresses this one gets; NULL: new ones. */
 int qemu_sandbox_new(struct qemu_driver *d, const struct op *op, const struct sandbox_request *req,
 	const struct qemu_sandbox *like, struct qemu_sandbox **ret, struct err *e);
-/* Starts the VMs in the spec's order, and waits until all of them are ready. */
-int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *e);
-/* Makes the forwards of the spec; any: at whatever ports of this host are free. */
-int qemu_sandbox_forward(struct qemu_sandbox *b, const struct op *op, bool any, struct err *e);
 /* The sandbox is in use from now on: if memory runs out, what is still being made goes first. */
 void qemu_sandbox_keep(struct qemu_sandbox *b);
 /* Removes and frees it. */

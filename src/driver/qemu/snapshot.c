@@ -24,6 +24,7 @@
 #include "driver/qemu/vm/files.h"
 #include "driver/qemu/vm/state.h"
 #include "driver/qemu/sandbox.h"
+#include "driver/qemu/start.h"
 #include "wire/wire.h"
 #include "util/auto.h"
 #include "util/system/io.h"
