@@ -108,16 +108,52 @@ int tree_end(pid_t command)
 	}
 }
 
+struct session {
+	pid_t id, last;
+	pid_t *found; /* all that were killed so far */
+	size_t n;
+	bool more; /* this look has found others */
+};
+
+static bool was_found(const struct session *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->found[i] == pid)
+			return true;
+	return false;
+}
+
 static void kill_if_in_session(const struct process *p, void *arg)
 {
-	if (p->session == *(pid_t *)arg)
-		kill(p->pid, SIGKILL);
+	struct session *s = arg;
+	pid_t *found;
+
+	if (p->session != s->id)
+		return;
+	kill_with_group(p->pid, &s->last);
+	if (was_found(s, p->pid))
+		return;
+	found = reallocarray(s->found, s->n + 1, sizeof(*found));
+	if (!found)
+		return;
+	s->found = found;
+	s->found[s->n++] = p->pid;
+	s->more = true;
 }
 
 void tree_kill_session(pid_t session)
 {
+	struct session s = {.id = session};
+
 	if (session <= 1)
 		return;
 	kill(-session, SIGKILL);
-	each_process(kill_if_in_session, &session);
+	/* A process can be forked behind a look at /proc, by one that is only killed after it. So
+	 * we look until there is nobody new. */
+	do {
+		s.more = false;
+		s.last = 0;
+		each_process(kill_if_in_session, &s);
+	} while (s.more);
+	free(s.found);
 }

@@ -393,10 +393,38 @@ static bool supervisor_of(pid_t pid, pid_t *ret)
 	return after && sscanf(after + 1, " %*c %d", ret) == 1;
 }
 
-/* The supervisor is killed: nothing of its command is left, background processes included. */
+/* Whether no process of the session lives; one that waits to be reaped is dead. */
+static bool session_gone(const void *session)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *entry;
+	bool gone = d != NULL;
+
+	while (gone && (entry = readdir(d))) {
+		char path[300], line[512] = "", *after, state = 'Z';
+		int of = 0;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+		f = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? fopen(path, "r") : NULL;
+		after = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+		if (after && sscanf(after + 1, " %c %*d %*d %d", &state, &of) == 2)
+			gone = of != *(const pid_t *)session || state == 'Z' || state == 'X';
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return gone;
+}
+
+/* The supervisor is killed: nothing of its command is left, background processes included, nor what
+ * the command was just starting. */
 static void test_lost_supervisor(uint32_t flags)
 {
-	struct job j = {.argv = SH("sleep 1000 & echo $$ $!; sleep 1000"), .msg = {.flags = flags}};
+	struct job j = {.argv = SH("sleep 1000 & echo $$ $!;"
+				   "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; sleep 1000"),
+		.msg = {.flags = flags}};
 	struct peer_bytes body;
 	struct wire_msg m;
 	pid_t pid = 0, behind = 0, parent = 0;
@@ -408,6 +436,7 @@ static void test_lost_supervisor(uint32_t flags)
 	jobs_finish(&peer, &j, 1);
 	OK(j.end.how == WIRE_SIGNALED && j.end.code == SIGKILL);
 	OK(wait_until(process_gone, &pid) && wait_until(process_gone, &behind));
+	OK(wait_until(session_gone, flags & WIRE_EXEC_PTY ? &pid : &parent));
 	job_free(&j);
 }
 
