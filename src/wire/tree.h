@@ -14,6 +14,6 @@ int tree_end(pid_t command);
 /* SIGKILLs the children of a process, each with its process group unless that is our own. */
 void tree_kill_children(pid_t parent);
 
-/* Kills all processes of a session. Less certain than tree_end, since a process can leave a session:
- * for a command whose subreaper was killed. */
+/* Kills all processes of a session. Less certain than tree_end, since a process can leave a
+ * session: for a command whose subreaper was killed. */
 void tree_kill_session(pid_t session);

@@ -1,6 +1,5 @@
 #include "driver/qemu/start.h"
 
-#include <stdlib.h>
 #include <strings.h>
 
 #include "driver/cloud-init.h"
@@ -12,6 +11,7 @@
 #include "net/reach.h"
 #include "util/auto.h"
 #include "util/system/log.h"
+#include "util/thread/parallel.h"
 
 /* How long a VM that nobody looks into may take to show itself on its network. Nobody promised that
  * it does so at all. */
@@ -237,33 +237,75 @@ int qemu_sandbox_forward(struct qemu_sandbox *b, const struct op *op, bool any, 
 	return 0;
 }
 
+/* VMs that are started at the same time. */
+struct batch {
+	struct qemu_sandbox *b;
+	size_t vms[SPEC_VMS_MAX], n;
+	size_t before; /* how many VMs have been started already */
+};
+
+static int start_one(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	const struct batch *batch = arg;
+	struct qemu_vm *vm = &batch->b->vms[batch->vms[i]];
+
+	op_progress(op, batch->before, batch->b->spec->n_vms, "starting %s", vm->spec->name);
+	return start_vm(vm, op, e) < 0 ? err_wrap(e, "VM %s", vm->spec->name) : 0;
+}
+
+/* The next VMs, in the order of the spec, up to one that waits for a VM among them. */
+static void next_batch(struct batch *batch, const size_t *order)
+{
+	const struct sandbox_spec *spec = batch->b->spec;
+
+	batch->before += batch->n;
+	batch->n = 0;
+	for (size_t next = batch->before; next < spec->n_vms; next++) {
+		for (size_t k = 0; k < batch->n; k++)
+			if (spec_waits_for(spec, order[next], batch->vms[k]))
+				return;
+		batch->vms[batch->n++] = order[next];
+	}
+}
+
+static int start_all(struct qemu_sandbox *b, const struct op *op, struct err *e)
+{
+	struct batch batch = {.b = b};
+	size_t order[SPEC_VMS_MAX];
+
+	spec_start_order(b->spec, order);
+	for (next_batch(&batch, order); batch.n; next_batch(&batch, order)) {
+		for (size_t i = 0; i < batch.n; i++)
+			if (wait_for_others(b, batch.vms[i], op, e) < 0)
+				return -1;
+		if (parallel_run(op, PARALLEL_MAX, batch.n, start_one, &batch, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int make_one_own(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	struct qemu_sandbox *b = arg;
+
+	return make_own(&b->vms[i], op, e);
+}
+
+static int finish_one(void *arg, size_t i, const struct op *op, struct err *e)
+{
+	struct qemu_sandbox *b = arg;
+
+	return qemu_service_start(&b->vms[i], op, e) < 0 ? -1 : wait_ready(&b->vms[i], op, e);
+}
+
 int qemu_sandbox_start(struct qemu_sandbox *b, const struct op *op, struct err *e)
 {
-	auto_free size_t *order = calloc(b->spec->n_vms, sizeof(size_t));
+	size_t n = b->spec->n_vms;
 
-	if (!order)
-		return err_oom(e);
-	spec_start_order(b->spec, order);
-	for (size_t i = 0; i < b->spec->n_vms; i++) {
-		struct qemu_vm *vm = &b->vms[order[i]];
-
-		if (wait_for_others(b, order[i], op, e) < 0)
-			return -1;
-		op_progress(op, i, b->spec->n_vms, "starting %s", vm->spec->name);
-		if (start_vm(vm, op, e) < 0)
-			return err_wrap(e, "VM %s", vm->spec->name);
-	}
-	/* While one VM asks DHCP for its address, the next one gets its identity. */
-	for (size_t i = 0; i < b->spec->n_vms; i++)
-		if (make_own(&b->vms[order[i]], op, e) < 0)
-			return -1;
-	for (size_t i = 0; i < b->spec->n_vms; i++)
-		if (qemu_service_start(&b->vms[order[i]], op, e) < 0)
-			return -1;
-	for (size_t i = 0; i < b->spec->n_vms; i++)
-		if (wait_ready(&b->vms[order[i]], op, e) < 0)
-			return -1;
-	if (qemu_sandbox_forward(b, op, false, e) < 0)
+	/* Services come last: they may look for each other. */
+	if (start_all(b, op, e) < 0 || parallel_run(op, PARALLEL_MAX, n, make_one_own, b, e) < 0 ||
+		parallel_run(op, PARALLEL_MAX, n, finish_one, b, e) < 0 ||
+		qemu_sandbox_forward(b, op, false, e) < 0)
 		return -1;
 	qemu_sandbox_keep(b);
 	return 0;
