@@ -306,12 +306,12 @@ async def test_task_cleanup_without_cleanup_detaches_and_cli_cleanup_removes(
 
 
 def test_config_files_are_those_of_the_local_driver() -> None:
-    assert MoatSandboxEnvironment.config_files() == ["moat.yaml", "moat.yml", "moat.json"]
+    assert MoatSandboxEnvironment.config_files()[:3] == ["moat.yaml", "moat.yml", "moat.json"]
     assert ProxmoxSandboxEnvironment.config_files() == []
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_is_docker_compatible_is_false_and_compose_is_refused(
+@pytest.mark.parametrize("provider", [p for p in PROVIDERS if p is not MoatSandboxEnvironment])
+def test_compose_is_refused_by_drivers_that_cannot_make_it(
     provider: type[VmSandboxEnvironment],
 ) -> None:
     assert provider.is_docker_compatible() is False
