@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "util/auto.h"
@@ -289,16 +290,55 @@ static int remove_name(int dir_fd, const char *name)
 	return unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT ? 0 : -1;
 }
 
+/* What is deeper than that comes up before it is removed: others may have made a directory of any
+ * depth, and a thread's stack and the number of open files are small. */
+enum { REMOVE_DEPTH = 64 };
+
+struct removal {
+	int top; /* the directory that is to go */
+	bool lifted;
+	struct err *e;
+};
+
+static int open_sub(int dir_fd, const char *name)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int sub = openat(dir_fd, name, flags);
+
+	if (sub < 0 && errno == EACCES && fchmodat(dir_fd, name, 0700, 0) == 0)
+		sub = openat(dir_fd, name, flags);
+	return sub;
+}
+
+/* Moves a directory to the top, under a name that nothing else has. */
+static int lift(struct removal *r, int dir_fd, const char *name)
+{
+	unsigned long long number;
+	char to[32];
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return err_sys(r->e, errno, "getrandom");
+	snprintf(to, sizeof(to), "deep-%016llx", number);
+	r->lifted = true;
+	if (renameat(dir_fd, name, r->top, to) == 0 || errno == ENOENT)
+		return 0;
+	/* Both may forbid it to us, the owner. */
+	if (errno == EACCES && fchmod(dir_fd, 0700) == 0 && fchmodat(dir_fd, name, 0700, 0) == 0 &&
+		renameat(dir_fd, name, r->top, to) == 0)
+		return 0;
+	return err_sys(r->e, errno, "move %s", name);
+}
+
 /* Empties the directory that dir_fd refers to, and closes dir_fd. Another process may be doing the
  * same. */
-static int empty_dir(int dir_fd, struct err *e)
+static int empty_dir(struct removal *r, int dir_fd, unsigned depth)
 {
 	auto_dir DIR *d = fdopendir(dir_fd);
 	struct dirent *ent;
 
 	if (!d) {
 		close(dir_fd);
-		return err_sys(e, errno, "opendir");
+		return err_sys(r->e, errno, "opendir");
 	}
 	while ((ent = readdir(d))) {
 		int sub;
@@ -308,36 +348,43 @@ static int empty_dir(int dir_fd, struct err *e)
 		if (remove_name(dir_fd, ent->d_name) == 0)
 			continue;
 		if (errno != EISDIR && errno != EPERM)
-			return err_sys(e, errno, "remove %s", ent->d_name);
-		sub = openat(dir_fd, ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (sub < 0 && errno == EACCES && fchmodat(dir_fd, ent->d_name, 0700, 0) == 0)
-			sub = openat(dir_fd, ent->d_name,
-				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			return err_sys(r->e, errno, "remove %s", ent->d_name);
+		if (depth == REMOVE_DEPTH) {
+			if (lift(r, dir_fd, ent->d_name) < 0)
+				return -1;
+			continue;
+		}
+		sub = open_sub(dir_fd, ent->d_name);
 		if (sub < 0 && errno == ENOENT)
 			continue;
 		if (sub < 0)
-			return err_sys(e, errno, "open %s", ent->d_name);
-		if (empty_dir(sub, e) < 0)
-			return err_wrap(e, "%s", ent->d_name);
+			return err_sys(r->e, errno, "open %s", ent->d_name);
+		if (empty_dir(r, sub, depth + 1) < 0)
+			return err_wrap(r->e, "%s", ent->d_name);
 		if (unlinkat(dir_fd, ent->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-			return err_sys(e, errno, "rmdir %s", ent->d_name);
+			return err_sys(r->e, errno, "rmdir %s", ent->d_name);
 	}
 	return 0;
 }
 
 int dir_remove(const char *path, struct err *e)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	for (;;) {
+		auto_fd int top = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		struct removal r = {.top = top, .e = e};
+		int fd;
 
-	if (fd < 0 && errno == ENOENT)
-		return 0;
-	if (fd < 0)
-		return err_sys(e, errno, "%s", path);
-	if (empty_dir(fd, e) < 0)
-		return err_wrap(e, "%s", path);
-	if (rmdir(path) < 0 && errno != ENOENT)
-		return err_sys(e, errno, "rmdir %s", path);
-	return 0;
+		if (top < 0 && errno == ENOENT)
+			return 0;
+		if (top < 0 || (fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+			return err_sys(e, errno, "%s", path);
+		if (empty_dir(&r, fd, 0) < 0)
+			return err_wrap(e, "%s", path);
+		if (rmdir(path) == 0 || errno == ENOENT)
+			return 0;
+		if (errno != ENOTEMPTY || !r.lifted)
+			return err_sys(e, errno, "rmdir %s", path);
+	}
 }
 
 bool path_exists(const char *path)

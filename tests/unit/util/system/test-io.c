@@ -1,4 +1,5 @@
 #include "util/system/io.h"
+#include "util/thread/thread.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -133,6 +134,39 @@ static void test_remove_read_only(void)
 	OK(path_exists(at("mine")) && !path_exists(at("mine/ro")));
 }
 
+static void *remove_deep(void *arg)
+{
+	struct err e = {0};
+	int rc = dir_remove(arg, &e);
+
+	tap_ok(rc == 0, "a deep directory is removed%s%s", rc ? ": " : "", rc ? e.msg : "");
+	return NULL;
+}
+
+/* No path reaches so far down, and no stack of the daemon's threads. */
+static void test_remove_deep(void)
+{
+	char dir[512];
+	pthread_t thread;
+	struct err e;
+	int fd, below;
+
+	snprintf(dir, sizeof(dir), "%s", at("deep"));
+	OK(mkdir(dir, 0700) == 0);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < 6000 && fd >= 0; i++, fd = below) {
+		below = mkdirat(fd, "d", 0700) < 0
+				? -1
+				: openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+	}
+	OK(fd >= 0);
+	close(fd);
+	OK(thread_start(&thread, "deep", remove_deep, dir, &e) == 0);
+	pthread_join(thread, NULL);
+	OK(!path_exists(dir));
+}
+
 static void *remove_shared(void *arg)
 {
 	const char *path = arg;
@@ -244,6 +278,7 @@ int main(void)
 	test_tail();
 	test_dir_make();
 	test_remove_spares_links();
+	test_remove_deep();
 	test_remove_read_only();
 	test_remove_together();
 	test_streams();
