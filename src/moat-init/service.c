@@ -136,7 +136,7 @@ static void become(const struct init *in, struct failure *f)
 	const struct supervised *s = &in->service;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	struct user user;
-	char **env;
+	char **env, text[120];
 	int error;
 
 	setsid();
@@ -146,8 +146,11 @@ static void become(const struct init *in, struct failure *f)
 		if (setrlimit(s->spec.limits[i].resource, &s->spec.limits[i].value) < 0)
 			return fail(f, errno, "a limit cannot be set");
 	error = user_find(s->spec.user, &user);
-	if (error)
-		return fail(f, error, "its user");
+	if (error) {
+		snprintf(
+			text, sizeof(text), "its user \"%.60s\" is not in the image", s->spec.user);
+		return fail(f, error, text);
+	}
 	/* /dev/stdout is the pipe: the service may open it. */
 	if (fchown(s->out[1], user.uid, user.gid) < 0 || dup2(null, 0) < 0 ||
 		dup2(s->out[1], 1) < 0 || dup2(s->out[1], 2) < 0)

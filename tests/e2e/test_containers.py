@@ -277,7 +277,7 @@ def test_failures(home: Home) -> None:
     assert "cannot be started" in said
     assert "/no/such: No such file or directory" in said
     said = up(home, vm("box", service={"user": "nobody-at-all"}), fails=True)
-    assert "its user" in said
+    assert 'its user "nobody-at-all" is not in the image' in said
     first = vm("first", service=runs("echo bad luck >&2; printf '\\033[2J'; exit 3"))
     after = vm("after", depends_on=[{"vm": "first", "condition": "completed"}])
     said = up(home, first, after, fails=True)
