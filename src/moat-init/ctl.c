@@ -59,32 +59,41 @@ static int ask(const char *question)
 	return SERVICE_DONE;
 }
 
-/* The end of stdin, or -1 if it is too long. */
-static ssize_t read_record(char *out, size_t size)
+/* Reads stdin to its end. Returns how long that is, or -1 after it has said why. */
+static ssize_t take_record(char **ret)
 {
+	const size_t size = SERVICE_RECORD_MAX + 1;
 	size_t len = 0;
-	ssize_t n;
+	ssize_t n = -1;
 
-	while ((n = read(STDIN_FILENO, out + len, size - len)) > 0)
-		if ((len += (size_t)n) == size)
-			return -1;
-	return n < 0 ? -1 : (ssize_t)len;
+	*ret = malloc(size);
+	while (*ret && len < size && (n = read(STDIN_FILENO, *ret + len, size - len)) > 0)
+		len += (size_t)n;
+	if (n == 0)
+		return (ssize_t)len;
+	fputs("the record of the service is too large\n", stderr);
+	return -1;
+}
+
+static int mounts(void)
+{
+	auto_free char *record = NULL;
+	ssize_t len = take_record(&record);
+
+	return len < 0 || set_up_mounts((struct record){record, (size_t)len}) != 0 ? SERVICE_FAILED
+										   : SERVICE_DONE;
 }
 
 static int start(void)
 {
-	auto_free char *record = malloc(SERVICE_RECORD_MAX + 1);
+	auto_free char *record = NULL;
 	auto_fd int fd = connect_init();
 	char line[64], answer[300] = "";
-	ssize_t len = record ? read_record(record, SERVICE_RECORD_MAX + 1) : -1;
+	ssize_t len = take_record(&record);
 	size_t have = 0;
 
-	if (fd < 0)
+	if (fd < 0 || len < 0)
 		return SERVICE_FAILED;
-	if (len < 0) {
-		fputs("the record of the service is too large\n", stderr);
-		return SERVICE_FAILED;
-	}
 	if (set_up((struct record){record, (size_t)len}) != 0)
 		return SERVICE_FAILED;
 	snprintf(line, sizeof(line), "start %zd\n", len);
@@ -107,6 +116,8 @@ int ctl_main(int argc, char **argv)
 
 	if (strcmp(what, "start") == 0)
 		return start();
+	if (strcmp(what, "mounts") == 0)
+		return mounts();
 	if (strcmp(what, "unpack") == 0)
 		return unpack();
 	snprintf(question, sizeof(question), "%.20s\n", what);

@@ -124,8 +124,6 @@ static int set_one(const char *key, const char *value)
 
 	if (strcmp(key, SERVICE_SHM_MB) == 0)
 		return resize_shm(value);
-	if (strcmp(key, SERVICE_TMPFS) == 0)
-		return mount_tmpfs(value);
 	if (strcmp(key, SERVICE_READ_ONLY) == 0)
 		return make_read_only(value);
 	if (strcmp(key, SERVICE_SYSCTL) == 0)
@@ -134,6 +132,16 @@ static int set_one(const char *key, const char *value)
 		return 0;
 	error = make_dirs(value);
 	return error ? fail(value, error) : 0;
+}
+
+int set_up_mounts(struct record record)
+{
+	const char *key, *value;
+
+	while (record_next(&record, &key, &value))
+		if (strcmp(key, SERVICE_TMPFS) == 0 && mount_tmpfs(value) != 0)
+			return 1;
+	return 0;
 }
 
 int set_up(struct record record)

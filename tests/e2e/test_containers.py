@@ -190,6 +190,7 @@ def test_services(home: Home) -> None:
                 tmpfs=["/cache"],
                 shm_size_mb=8,
             ),
+            files=[{"path": "/cache/of/web", "content": "kept"}],
             aliases=["files.example"],
             healthcheck={
                 "test": ["wget", "-qO-", "http://127.0.0.1:8080"],
@@ -224,6 +225,9 @@ def test_services(home: Home) -> None:
     assert home.ok("exec", "--vm", "web", sandbox, "--", "hostname") == "target-web"
     said = home.ok("exec", "--vm", "web", sandbox, "--", "df", "-m", "/dev/shm", "/cache")
     assert next(line.split()[1] for line in said.splitlines()[1:]) == "8"
+    # A file is in the file system in memory that is above it, not below.
+    said = home.ok("exec", "--vm", "web", sandbox, "--", "sh", "-c", "cat /cache/of/web")
+    assert said == "kept"
     # Each has an address, a route and a server of its own: those of a template would be others.
     addresses = {
         home.ok("exec", "--vm", name, sandbox, "--", "sh", "-c", "ip -4 -o addr show eth0")

@@ -179,6 +179,7 @@ static unsigned count_addresses(const struct qemu_vm *vm, uint32_t *ret_gateway)
 
 int qemu_service_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 {
+	const struct service_spec *s = vm->spec->service;
 	struct op soon = op_within(op, START_SECONDS);
 	auto_buf struct buf record = {0};
 	uint32_t gateway;
@@ -187,10 +188,13 @@ int qemu_service_start(struct qemu_vm *vm, const struct op *op, struct err *e)
 
 	if (!vm->container || vm->serviced)
 		return 0;
-	if (put_files(vm, op, e) < 0 || container_record(vm->container, vm->spec->service,
-						addresses, gateway, &record, e) < 0)
+	if (container_record(vm->container, s, addresses, gateway, &record, e) < 0)
 		return err_wrap(e, "VM %s", vm->spec->name);
 	all = buf_bytes(&record);
+	/* Before the files, some of which may be for them. */
+	if ((s && s->n_tmpfs && ask(vm, &soon, "mounts", &all, NULL, e) < 0) ||
+		put_files(vm, op, e) < 0)
+		return err_wrap(e, "VM %s", vm->spec->name);
 	if (ask(vm, &soon, "start", &all, NULL, e) < 0)
 		return err_wrap(e, "the service of VM %s cannot be started", vm->spec->name);
 	vm->serviced = true;
