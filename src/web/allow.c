@@ -19,7 +19,7 @@ static const struct allowed_op ops[] = {
 	{"net.capture", " sandbox vnet ", false},
 	{"snapshots", " sandbox ", false},
 	{"logs", " sandbox vm kind follow ", false},
-	{"screenshot", " sandbox vm size ", false},
+	{"screenshot", " sandbox vm size region of ", false},
 	{"screen", " sandbox vm control ", false},
 	{"read", " sandbox vm path cwd user max ", false},
 	{"list", " sandbox vm path cwd user ", false},

@@ -213,6 +213,13 @@ def test_a_sandbox_is_shown(lab: Home, served: Console, new_page: NewPage) -> No
     expect(shot).to_have_count(1)
     is_shown(page)
     expect(page.locator(".noshot")).to_have_count(1)
+    # That the page looks does not change what places others count in.
+    lab.ok("screenshot", "--vm", "attacker", "--size", "300x200", "lab", f"{lab.dir}/small.png")
+    taken = "document.querySelector('img.shot').src"
+    before = page.evaluate(taken)
+    until(lambda: page.evaluate(taken) != before, "the page has taken another picture", 60)
+    said = lab.fails("input", "--vm", "attacker", "lab", "click", "300", "1")
+    assert "outside the picture, which has 300x200 pixels" in said
     expect(page.locator(".vmcard").first).to_contain_text("tiny")
     picture(page, "sandbox")
     tab(page, "Network")

@@ -7,6 +7,8 @@ import { Network } from "/network.js";
 
 const TABS = [["overview", "Overview"], ["terminal", "Terminal"], ["screen", "Screen"], ["log", "Console log"], ["network", "Network"], ["snapshots", "Snapshots"], ["files", "Files"]];
 const SHOT_MS = 2000;
+// All of a screen, as a part: places that others give count in the last picture that is no part.
+const WHOLE = { of: [1, 1], region: [0, 0, 1, 1] };
 
 export const vmNamed = (sandbox, name) =>
   sandbox.vms.find((vm) => vm.name === name) || sandbox.vms.find((vm) => vm.default) || sandbox.vms[0];
@@ -30,7 +32,7 @@ export function Shot({ sandbox, vm, none }) {
       const parts = [];
       try {
         if (!document.hidden && vm.state === "running") {
-          await call("screenshot", { sandbox: sandbox.id, vm: vm.name }, { data: (blob) => parts.push(blob) }).done;
+          await call("screenshot", { sandbox: sandbox.id, vm: vm.name, ...WHOLE }, { data: (blob) => parts.push(blob) }).done;
           if (over) return;
           const url = URL.createObjectURL(new Blob(parts, { type: "image/png" }));
           if (place.current) place.current.src = url;

@@ -21,6 +21,8 @@ static void test_looking(void)
 	OK(judged(REQUEST("pool", "\"action\":\"ls\""), false) == ALLOW_PASS);
 	OK(judged(REQUEST("exec", "\"sandbox\":\"a\",\"argv\":[\"id\"]"), false) == ALLOW_REFUSE);
 	OK(judged(REQUEST("restore", "\"sandbox\":\"a\",\"name\":\"b\""), false) == ALLOW_REFUSE);
+	OK(judged(REQUEST("screenshot", "\"sandbox\":\"a\",\"of\":[1,1],\"region\":[0,0,1,1]"),
+		   false) == ALLOW_PASS);
 	OK(judged(REQUEST("screen", "\"sandbox\":\"a\""), false) == ALLOW_PASS);
 	OK(judged(REQUEST("screen", "\"control\":false"), false) == ALLOW_PASS);
 	OK(judged(REQUEST("screen", "\"control\":true"), false) == ALLOW_REFUSE);
