@@ -291,6 +291,16 @@ def test_a_terminal(lab: Home, served: Console, new_page: NewPage) -> None:
     tab(page, "Network")
     tab(page, "Terminal")
     expect(rows).to_contain_text("still-2")
+    # Who may change nothing any more types nothing.
+    page.locator(".switch").click()
+    expect(page.locator(".shellview .bar")).to_contain_text("looking only")
+    page.locator(".xterm").click()
+    page.keyboard.type("echo never-$((1 + 1))\n")
+    allow_changes(page)
+    page.locator(".xterm").click()
+    page.keyboard.type("echo again-$((1 + 1))\n")
+    expect(rows).to_contain_text("again-2")
+    assert "never" not in rows.inner_text()
     # That a person has typed there is known everywhere.
     expect(page.locator(".notice.hand")).to_contain_text("typed once")
     (touched,) = listed(lab)[0]["touched"]
@@ -450,6 +460,8 @@ def test_the_other_views(served: Console, new_page: NewPage) -> None:
     expect(page.locator("dl.wide")).to_contain_text("Sandboxes")
     page.goto(served.page("/servers"))
     expect(page.locator(".empty, .notice")).to_be_visible()
+    page.goto(served.page("/sandbox/%/overview"))  # cut off in the middle
+    expect(page.locator(".empty")).to_contain_text("No such sandbox")
 
 
 def test_a_daemon_that_is_started_again(new_page: NewPage) -> None:

@@ -19,6 +19,15 @@ const later = {
   host: () => import("/host.js").then((m) => m.Host),
 };
 
+// What a link may have garbled is taken as it is.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function useRoute() {
   const [route, set] = useState(location.hash);
   useEffect(() => {
@@ -29,7 +38,7 @@ function useRoute() {
     addEventListener("hashchange", on);
     return () => removeEventListener("hashchange", on);
   }, []);
-  return route.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  return route.replace(/^#\/?/, "").split("/").map(decoded);
 }
 
 function Later({ name }) {

@@ -66,9 +66,11 @@ export function Terminal({ sandbox, vm, shown }) {
     made.current?.end();
   }, []);
   useEffect(() => { if (shown && state.open) made.current?.term.focus(); }, [shown]);
+  // Who may change nothing any more types nothing more, either.
+  useEffect(() => { if (made.current) made.current.term.options.disableStdin = !store.acting; }, [store.acting, state.open]);
   const full = () => place.current.requestFullscreen?.();
   return html`<div class="shellview" hidden=${!shown}>
-    <div class="bar"><b>${plain(vm.name)}</b><span class="dim">${state.open ? "open" : "closed"}</span><span class="grow"></span>
+    <div class="bar"><b>${plain(vm.name)}</b><span class="dim">${!state.open ? "closed" : store.acting ? "open" : "open, looking only"}</span><span class="grow"></span>
       <label><input type="checkbox" checked=${root} disabled=${state.open} onChange=${(e) => setRoot(e.target.checked)} /> as root</label>
       <button class="small" onClick=${full} >Full screen</button>
       <button class="small" disabled=${!state.open} onClick=${() => shell.current?.cancel()}>Close</button></div>
