@@ -82,6 +82,19 @@ static void set_env(
 		strv_addf(ret, "HOSTNAME=%s", hostname);
 }
 
+static void set_volumes(const json_t *image, struct strv *ret)
+{
+	json_t *value;
+	size_t i;
+
+	json_array_foreach(json_object_get(image, "volumes"), i, value) {
+		const char *path = json_string_value(value);
+
+		if (path && *path)
+			strv_addf(ret, "%s%s", *path == '/' ? "" : "/", path);
+	}
+}
+
 /* ---- names ---- */
 
 static int host_name(const struct vm_spec *vm, char **ret, struct err *e)
@@ -196,6 +209,12 @@ static int image_health(const json_t *image, struct healthcheck_spec **ret, stru
 	return 0;
 }
 
+/* None at all are fine, too. */
+static int check_words(const struct strv *v, struct err *e)
+{
+	return v->n || v->failed ? strv_check(v, e) : 0;
+}
+
 int container_make(
 	const json_t *image, const struct vm_spec *vm, struct container **ret, struct err *e)
 {
@@ -212,7 +231,8 @@ int container_make(
 		str_printf(&c->cwd, e, "%s%s", cwd && *cwd == '/' ? "" : "/", cwd ? cwd : "") ==
 			0) {
 		set_env(image, vm->service, c->hostname, &c->env);
-		if (((!c->argv.n && !c->argv.failed) || strv_check(&c->argv, e) == 0) &&
+		set_volumes(image, &c->volumes);
+		if (check_words(&c->argv, e) == 0 && check_words(&c->volumes, e) == 0 &&
 			strv_check(&c->env, e) == 0 &&
 			(vm->healthcheck || vm->no_healthcheck ||
 				image_health(image, &c->healthcheck, e) == 0)) {
@@ -230,6 +250,7 @@ void container_free(struct container *c)
 		return;
 	strv_free(&c->argv);
 	strv_free(&c->env);
+	strv_free(&c->volumes);
 	health_free(c->healthcheck);
 	free(c->cwd);
 	free(c->user);
@@ -322,6 +343,8 @@ int container_record(const struct container *c, const struct service_spec *s, un
 		put(ret, SERVICE_ARG, c->argv.v[i]);
 	for (size_t i = 0; i < c->env.n; i++)
 		put(ret, SERVICE_ENV, c->env.v[i]);
+	for (size_t i = 0; i < c->volumes.n; i++)
+		put(ret, SERVICE_VOLUME, c->volumes.v[i]);
 	put(ret, SERVICE_CWD, c->cwd);
 	put(ret, SERVICE_USER, c->user);
 	put(ret, SERVICE_HOSTNAME, c->hostname);

@@ -7,9 +7,10 @@
 #include "util/strv.h"
 
 struct container {
-	struct strv argv; /* empty: there is nothing to run */
-	struct strv env;  /* "NAME=value", of the service and of commands */
-	char *cwd, *user; /* of both, as the runner takes them */
+	struct strv argv;    /* empty: there is nothing to run */
+	struct strv env;     /* "NAME=value", of the service and of commands */
+	struct strv volumes; /* directories that the image wants, which it may not have */
+	char *cwd, *user;    /* of both, as the runner takes them */
 	char *hostname;
 	int stop_signal;
 	struct healthcheck_spec *healthcheck; /* NULL: none */

@@ -89,13 +89,15 @@ static void test_service(void)
 
 static void test_record(void)
 {
-	struct container *c = make("{'cmd':['c'],'healthcheck':{'test':['NONE']}}", "");
+	struct container *c = make(
+		"{'cmd':['c'],'healthcheck':{'test':['NONE']},'volumes':['/data','more','']}", "");
 	auto_buf struct buf b = {0};
 	struct err e;
 
 	OK(c && !c->healthcheck);
 	OK(container_record(c, NULL, 2, 0, &b, &e) == 0);
 	OK(memmem(buf_data(&b), b.len, "arg\0c\0env\0HOSTNAME=box\0", 23));
+	OK(memmem(buf_data(&b), b.len, "volume\0/data\0volume\0/more\0cwd\0", 30));
 	OK(memmem(buf_data(&b), b.len, "addresses\0002\0", 12));
 	container_free(c);
 }
