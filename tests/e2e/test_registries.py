@@ -286,8 +286,6 @@ FROM scratch AS base
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
 RUN mkdir -p /etc /tmp && chmod 4755 /bin/busybox && echo kim:x:1500:1500::/:/bin/sh >/etc/passwd
-# It would lead out of the image.
-RUN if chroot / true; then exit 1; fi
 ARG GREETING=none
 RUN echo $GREETING >/greeting
 
