@@ -158,7 +158,9 @@ int store_pull(struct store *st, const struct op *op, const char *image, const c
 	str_escape(image, strlen(image), shown, sizeof(shown));
 	if (!cloud)
 		return err_set(e, ERR_NOT_FOUND,
-			"moat knows no image \"%s\" on the net; it knows %s", shown, cloud_names());
+			"moat knows no image \"%s\" on the net; it knows %s, and container images "
+			"by names such as %s:latest",
+			shown, cloud_names(), shown);
 	if (!name)
 		name = image;
 	if (check_image_name(name, e) < 0 || catalog_claim_name(st, op, name, &claim, e) < 0)
