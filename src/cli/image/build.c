@@ -121,7 +121,7 @@ static int build_args(struct cli *cli, json_t **ret, struct err *e)
 static int image_build_run(struct cli *cli, struct err *e)
 {
 	auto_json json_t *result = NULL;
-	json_t *args;
+	json_t *args = NULL;
 
 	if (!is_container(cli) && !cli->args->operands[0])
 		return args_fail(

@@ -40,11 +40,14 @@ static void put_command(struct buf *b, const char *self)
 	static const char *const settings[] = {"MOAT_HOME", "MOAT_RUNTIME_DIR", "MOAT_STATE_DIR"};
 
 	buf_puts(b, "  ProxyCommand env");
-	for (unsigned i = 0; i < ARRAY_LEN(settings); i++)
-		if (getenv(settings[i])) {
-			buf_putf(b, " %s=", settings[i]);
-			put_quoted(b, getenv(settings[i]));
-		}
+	for (unsigned i = 0; i < ARRAY_LEN(settings); i++) {
+		const char *value = getenv(settings[i]);
+
+		if (!value)
+			continue;
+		buf_putf(b, " %s=", settings[i]);
+		put_quoted(b, value);
+	}
 	buf_put(b, " ", 1);
 	put_quoted(b, self);
 }
