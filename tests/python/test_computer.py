@@ -101,6 +101,7 @@ async def test_zoom_and_cursor() -> None:
         (["fly"], "there is no action 'fly'"),
         (["mouse_move"], "coordinate must be given"),
         (["mouse_move", "--coordinate", "x", "y"], "invalid _whole value"),
+        (["mouse_move", "--coordinate", "9" * 400, "1"], "invalid _whole value"),
         (["key"], "text must be given"),
         (["zoom"], "zoom needs a region"),
         (["hold_key", "--text", "a", "--duration", "1000"], "between 0 and 100 seconds"),

@@ -49,7 +49,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _whole(text: str) -> int:
-    return int(float(text))
+    try:
+        return int(float(text))
+    except OverflowError:  # argparse knows of ValueError alone
+        raise ValueError(text) from None
 
 
 def _parser() -> _Parser:
