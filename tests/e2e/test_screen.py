@@ -342,6 +342,8 @@ def test_a_port_for_viewers(desk: Desk) -> None:
     assert shown.stdout
     address, _, password = shown.stdout.readline().decode().split()
     port = int(address.removeprefix("127.0.0.1:"))
+    for _ in range(25):  # who says nothing, such as a scan of ports, has guessed nothing
+        socket.create_connection(("127.0.0.1", port)).close()
     assert not Visitor(port, "x" * 8).let_in
     for typed in ("m", "mn"):
         visitor = Visitor(port, password)
@@ -356,7 +358,7 @@ def test_a_port_for_viewers(desk: Desk) -> None:
     shown.send_signal(signal.SIGINT)
     _, said = shown.communicate(timeout=60)
     assert shown.returncode == 0
-    assert said.decode() == "moat: a viewer had a wrong password\n"
+    assert said.decode().count("a viewer had a wrong password") == 1
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 

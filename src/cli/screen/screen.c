@@ -169,8 +169,10 @@ static int announce(
 	return print_json(&cli->screen, doc, e);
 }
 
-/* Deals with a viewer, from its connection to its end. Fails if there is nothing more to see. */
-static int welcome(struct cli *cli, json_t *args, int listener, const char *password, struct err *e)
+/* Deals with a viewer, from its connection to its end, and counts wrong passwords in turn. Fails if
+ * there is nothing more to see. */
+static int welcome(struct cli *cli, json_t *args, int listener, const char *password, int *guesses,
+	struct err *e)
 {
 	auto_fd int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct err why;
@@ -183,11 +185,14 @@ static int welcome(struct cli *cli, json_t *args, int listener, const char *pass
 	known = greet_viewer(fd, password, &why);
 	if (known < 0 && !signals_seen())
 		cli_note(cli, "%s", why.msg);
-	if (known == 0)
+	if (known == 0) {
 		cli_note(cli, "a viewer had a wrong password");
-	if (known > 0)
-		return serve_viewer(cli, args, fd, e) < 0 ? -1 : 1;
-	return 0;
+		++*guesses;
+	}
+	if (known <= 0)
+		return 0;
+	*guesses = 0;
+	return serve_viewer(cli, args, fd, e);
 }
 
 static int cmd_screen_run(struct cli *cli, struct err *e)
@@ -215,14 +220,11 @@ static int cmd_screen_run(struct cli *cli, struct err *e)
 		return -1;
 	while (!signals_seen() && guesses < GUESSES_MAX) {
 		struct op op = until_signal(0);
-		int served;
 
 		if (op_wait_fd(&op, listener, POLLIN, &ended) < 0)
 			break;
-		served = welcome(cli, args, listener, password, e);
-		if (served < 0)
+		if (welcome(cli, args, listener, password, &guesses, e) < 0)
 			return -1;
-		guesses = served ? 0 : guesses + 1;
 	}
 	if (guesses == GUESSES_MAX)
 		return err_set(e, ERR_PERMISSION, "%d times in turn a viewer had a wrong password",
