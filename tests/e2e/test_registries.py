@@ -336,6 +336,21 @@ def test_build(lab: Lab, context: Path, tmp_path: Path) -> None:
     assert unfinished(lab.home) == []
 
 
+def test_run_that_leaves_its_image(lab: Lab, context: Path, tmp_path: Path) -> None:
+    """It finds programs and what belongs to builds, but not this host's files."""
+    shutil.copy(Path(lab.home.binary).parents[2] / "tests/leave", context / "leave")
+    (context / "Dockerfile").write_text(
+        'FROM scratch\nCOPY busybox leave /bin/\nRUN ["/bin/busybox", "sh", "-c",'
+        ' "/bin/leave >/seen"]\n'
+    )
+    lab.home.ok("image", "build", f"{context}/", "--name", "leaves", timeout=300)
+    seen = set(Files(lab.home, "leaves", tmp_path).ask("cat /seen").split())
+    assert "usr" in seen
+    hosts = {"boot", "media", "srv"}
+    assert hosts & set(os.listdir("/"))
+    assert seen.isdisjoint(hosts)
+
+
 def test_build_on_a_registrys_image(lab: Lab, tmp_path: Path) -> None:
     """The base's user, directory and health check are those of the new image, too."""
     (tmp_path / "context").mkdir()

@@ -11,8 +11,40 @@ export _CONTAINERS_USERNS_CONFIGURED="done" _CONTAINERS_ROOTLESS_UID=0
 PATH=$PATH:/usr/sbin:/sbin
 cd "$work" || exit
 mkdir -p tmp run context
-# buildah looks for signatures there, and only root of the machine may look.
-[ ! -d /var/lib/containers ] || mount -t tmpfs -o mode=755,size=64k moat /var/lib/containers
+# Root in RUN can leave the image by chroot(2), a right that package managers need. So around the
+# image there are only programs, what they must know, and what belongs to builds.
+leave_host() {
+	root=$work/root
+	mkdir "$root"
+	mount -t tmpfs -o mode=755 moat "$root"
+	for dir in /usr /bin /sbin /lib /lib32 /lib64 /libx32; do
+		if [ -L "$dir" ]; then
+			cp -P "$dir" "$root$dir"
+		elif [ -d "$dir" ]; then
+			mkdir "$root$dir"
+			mount --rbind "$dir" "$root$dir"
+		fi
+	done
+	mkdir -p "$root/etc" "$root/var/tmp" "$root/tmp" "$root/run" "$root/old" "$root$work" "$root$storage"
+	for file in resolv.conf hosts nsswitch.conf passwd group localtime ld.so.cache gai.conf; do
+		[ ! -e "/etc/$file" ] || cp -L "/etc/$file" "$root/etc/$file"
+	done
+	for dir in /etc/containers /etc/alternatives /etc/ssl/certs /etc/pki /etc/ca-certificates /proc /sys /dev; do
+		if [ -d "$dir" ]; then
+			mkdir -p "$root$dir"
+			mount --rbind "$dir" "$root$dir"
+		fi
+	done
+	mount --bind "$work" "$root$work"
+	mount --bind "$storage" "$root$storage"
+	cd "$root" || exit
+	pivot_root . old
+	cd /
+	umount -l /old
+	rmdir /old
+	cd "$work" || exit
+}
+leave_host
 
 die() {
 	printf '%s\n' "$*" >&2
@@ -37,8 +69,6 @@ echo 'progress 0 0 reading the files' >&3
 tar -x -f context.tar -C context --no-same-owner
 rm -f context.tar
 
-# RUN keeps the right to chroot(2), without which apk of Alpine runs no scripts of packages. With it
-# root in RUN can leave the image: docs/images.md says so.
 set -- --isolation chroot --format docker --layers --iidfile "$work/iid" -f "$work/Dockerfile"
 [ ! -e auth.json ] || set -- "$@" --authfile "$work/auth.json"
 [ ! -s target ] || set -- "$@" --target "$(cat target)"
