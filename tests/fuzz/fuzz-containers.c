@@ -1,5 +1,6 @@
 /* fuzz-containers.c - names of container images, and what registries say of them: the first byte
  * chooses the parser. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,16 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static bool leads_elsewhere(const char *path)
+{
+	for (const char *part = path; part; part = strchr(part, '/')) {
+		part += strspn(part, "/");
+		if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || !part[2]))
+			return true;
+	}
+	return path[0] == '/';
+}
+
 /* What was read is read again as the same, and is no path that leads elsewhere. */
 static void try_ref(const char *text)
 {
@@ -22,7 +33,7 @@ static void try_ref(const char *text)
 	if (oci_ref_read(text, &ref, &e) < 0)
 		return;
 	if (oci_ref_read(ref.text, &again, &e) < 0 || strcmp(ref.text, again.text) != 0 ||
-		strstr(ref.text, "..") || strchr(ref.text, '%'))
+		leads_elsewhere(ref.text) || strchr(ref.text, '%'))
 		abort();
 }
 
