@@ -31,9 +31,9 @@ static void test_completed(void)
 static void test_refused(void)
 {
 	static const char *const wrong[] = {"", ":", "a:", "/a", "a/", "a//b", "A", "a/B", "-a",
-		"a-", "a..b", "a___b", "a:b/c d", "a b", "a@", "a@sha256:12", "a@md5:" D64, "a:b:c",
-		"a.b:99999999/c", "a.b:/c", "../a", "a/../b", "https://a/b", "[::1/a", "a\n",
-		"a%b/c", "docker://"};
+		"a-", "a..b", "a___b", "a:b/c d", "a b", "a@", "a@sha256:12", ("a@md5:" D64),
+		"a:b:c", "a.b:99999999/c", "a.b:/c", "../a", "a/../b", "https://a/b", "[::1/a",
+		"a\n", "a%b/c", "docker://"};
 	char longest[OCI_REF_MAX + 20];
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
@@ -48,7 +48,7 @@ static void test_refused(void)
 static void test_meant(void)
 {
 	static const char *const yes[] = {
-		"docker://debian", "debian:12", "a/b", "a@sha256:" D64, "ghcr.io/a"};
+		"docker://debian", "debian:12", "a/b", ("a@sha256:" D64), "ghcr.io/a"};
 	static const char *const no[] = {"debian12", "ubuntu24.04", "https://a/b.qcow2", "tiny"};
 	struct oci_ref ref;
 	struct err e;
