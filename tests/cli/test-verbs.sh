@@ -148,11 +148,11 @@ says "says where to look" err 'no image "missing".*moat image ls'
 
 # terminals: script(1) gives us one
 if command -v script >/dev/null; then
-	NO_COLOR='' script -qec "stty cols 50; $MOAT ls" /dev/null >"$tmp/tty" </dev/null
+	NO_COLOR='' script -qec "stty cols 60; $MOAT ls" /dev/null >"$tmp/tty" </dev/null
 	check "tables fit the terminal" python3 -c '
 import re, sys
 text = re.sub("\x1b\\[[0-9]*m", "", open(sys.argv[1]).read())
-assert sys.argv[2] in text and max(len(line) for line in text.splitlines()) <= 50, text' "$tmp/tty" $id
+assert sys.argv[2] in text and max(len(line) for line in text.splitlines()) <= 60, text' "$tmp/tty" $id
 	check "and have colours" grep -qF "${esc}[32m$id" "$tmp/tty"
 	script -qec "$MOAT ls" /dev/null >"$tmp/tty" </dev/null
 	check "not with NO_COLOR" sh -c "grep -q $id '$tmp/tty' && ! grep -q '$esc' '$tmp/tty'"
