@@ -16,7 +16,7 @@
 
 #define DEFAULT "default"
 
-/* What Inspect's Docker provider makes of a Dockerfile alone. */
+/* A Dockerfile alone means what Inspect's Docker provider makes of it. */
 static int dockerfile_as_compose(const char *path, json_t **ret, struct err *e)
 {
 	return json_make(ret, e, "{s:{s:{s:{s:s, s:s}, s:s, s:b, s:s}}}", "services", DEFAULT,
@@ -176,7 +176,8 @@ static int translate(const struct compose_req *req, json_t **ret, struct err *e)
 		"services", names);
 }
 
-/* What was made is checked here, so that a place that only the spec knows is told as such. */
+/* The spec is checked here: an error that only this check finds names a place in the spec, and the
+ * user must be told that it is not one in the compose file. */
 static int check_result(const struct compose_req *req, const json_t *result, struct err *e)
 {
 	auto_spec struct sandbox_spec *spec = NULL;

@@ -73,7 +73,7 @@ static int read_variables(
 	return 0;
 }
 
-/* What variables of a file mean: first what the client says, then the file .env beside it. */
+/* A variable has the value that the client gives it, or else that of the file .env beside ours. */
 static int make_env(struct model *m, const char *dir, json_t **ret, struct err *e)
 {
 	auto_json json_t *env = json_object();

@@ -18,7 +18,8 @@
 #define LAST_NET   0xac1fff00u
 #define OUR_PREFIX 24
 
-/* What Docker calls the network of services that name none, and the one of network_mode: bridge. */
+/* Docker calls the network of services that name none "default", and that of network_mode: bridge
+ * "bridge". */
 #define DEFAULT_NET "default"
 #define BRIDGE_NET  "bridge"
 
@@ -231,7 +232,7 @@ static int choose_subnets(struct net *nets, size_t n, struct err *e)
 	return 0;
 }
 
-/* What x-inspect_k8s_sandbox allows; NULL: it is not there. */
+/* Reads the names that x-inspect_k8s_sandbox allows; NULL if it is not there. */
 static int read_allowed(const struct model *m, json_t **ret, struct err *e)
 {
 	const json_t *body = json_object_get(m->egress, "body");

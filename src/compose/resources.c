@@ -1,4 +1,4 @@
-/* What a service gets of the machine: memory, processors, devices, and the kind of machine. */
+/* Translates what a service gets of the machine: memory, processors, devices, its platform. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What a service runs: program, variables, user, limits, names. */
+/* Translates what a service runs: program, variables, user, limits, names. */
 #include <string.h>
 
 #include "compose/service.h"

@@ -10,10 +10,10 @@
 #include "util/str.h"
 #include "wire/service.h"
 
-/* What Docker's HEALTHCHECK means where it says nothing. */
+/* Docker's defaults of a HEALTHCHECK. */
 enum { HEALTH_SECONDS = 30, HEALTH_RETRIES = 3 };
 
-/* As a spec's: an image could have it asked without a pause. */
+/* Bounds as those of a spec: else an image could have its check run without a pause. */
 #define INTERVAL_MIN 0.1
 
 /* ---- words and variables ---- */

@@ -33,14 +33,14 @@
 #define RUNNER "/moat/guest"
 #define HELPER "moat-modprobe" /* beside the modules: this program as the kernel's modprobe */
 
-/* Of linux/mount.h, which musl's headers do not have. */
+/* From linux/mount.h, which musl's headers do not have. */
 #ifndef SYS_open_tree
 #define SYS_open_tree  428
 #define SYS_move_mount 429
 #endif
 enum { TREE_CLONE = 1, TREE_CLOEXEC = O_CLOEXEC, MOVE_EMPTY_PATH = 4 };
 
-/* Of linux/fs.h, and of the kernel's ext4 alone. */
+/* From linux/fs.h, and from a header that only the kernel's ext4 has. */
 #define GET_SIZE _IOR(0x12, 114, size_t)
 #define RESIZE   _IOW('f', 16, uint64_t)
 

@@ -137,7 +137,7 @@ static void stop(struct init *in, int how)
 	service_signal(in, in->service.spec.stop_signal);
 }
 
-/* What the shutdown programs of the systems say to process 1: busybox, sysvinit's, systemd's. */
+/* Shutdown programs of busybox, sysvinit and systemd send process 1 these signals. */
 static void signalled(struct init *in, int number)
 {
 	if (number == SIGUSR1 || number == SIGUSR2 || number == SIGPWR || number == SIGRTMIN + 3 ||

@@ -24,7 +24,7 @@ struct service {
 	size_t n_limits;
 };
 
-/* What is left of a record. */
+/* The part of a record that was not read yet. */
 struct record {
 	const char *p;
 	size_t len;

@@ -26,7 +26,7 @@ enum {
 	SIGNAL_BASE = 128,
 };
 
-/* What a child that cannot become the service says of it. */
+/* A child that cannot become the service tells why. */
 struct failure {
 	int error;
 	char what[120];
@@ -49,7 +49,7 @@ void service_drain(struct init *in)
 	char piece[PIECE];
 	ssize_t n;
 
-	/* One that writes for ever must not keep us from all else. */
+	/* A service that writes for ever must not keep us from all else. */
 	for (int i = 0; i < RING_BYTES / PIECE; i++) {
 		n = read(in->service.out[0], piece, sizeof(piece));
 		if (n <= 0)
@@ -105,7 +105,7 @@ static int execute(char *const *argv, char *const *env)
 	}
 }
 
-/* As containers have it: a variable for the home unless there is one. */
+/* Containers have a variable HOME, unless the image or the spec sets one. */
 static char **with_home(const struct service *spec, const struct user *user)
 {
 	size_t n = 0;

@@ -13,7 +13,7 @@ struct pointer {
 	unsigned x, y; /* in units of 1 / POSITION_ONE */
 };
 
-/* What coordinates are counted in: the pixels of a picture of this size. */
+/* Coordinates are pixels of a picture of this size. */
 struct canvas {
 	unsigned width, height;
 };

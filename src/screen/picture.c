@@ -91,7 +91,7 @@ int picture_crop(const struct picture *p, unsigned x, unsigned y, unsigned width
 	return 0;
 }
 
-/* What a new pixel covers of the old ones, on one axis. */
+/* A new pixel covers these old ones, on one axis. */
 struct cover {
 	unsigned first, n;
 	uint32_t head, body, tail; /* weights of the first, each between, and the last */

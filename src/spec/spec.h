@@ -64,7 +64,8 @@ enum spec_net_mode {
 	SPEC_NET_VNETS,    /* the vnets of the spec */
 };
 
-/* What a VM waits for in another. One without a healthcheck is healthy when it is ready. */
+/* A VM waits until another is in this state. Without a healthcheck, a VM is healthy when it is
+ * ready. */
 enum spec_condition { SPEC_UNTIL_HEALTHY, SPEC_UNTIL_STARTED, SPEC_UNTIL_COMPLETED };
 
 enum spec_restart {

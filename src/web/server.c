@@ -126,7 +126,7 @@ static void let_in(struct server *s)
 			close(fd);
 			continue;
 		}
-		/* What a person types goes out at once. */
+		/* A person's keys go out at once. */
 		if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0) {
 			close(fd);
 			continue;

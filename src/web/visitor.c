@@ -75,7 +75,7 @@ void visitor_free(struct visitor *v)
 void visitor_wants(const struct visitor *v, struct pollfd fds[2])
 {
 	bool more = v->out.len < UNSENT_MAX;
-	/* What comes from one who leaves is thrown away, so it takes no room. */
+	/* Bytes of a visitor who leaves are thrown away, so they take no room. */
 	bool reads = v->state == VISITOR_LEAVES || (more && v->link_out.len < UNSENT_MAX);
 
 	fds[0] = (struct pollfd){

@@ -19,7 +19,7 @@
 
 enum { TOKEN_BYTES = 16, TOKEN_SIZE = 2 * TOKEN_BYTES + 1 };
 
-/* What visitors need of the server. */
+/* The server, as visitors see it. */
 struct visit_rules {
 	unsigned port;
 	char token[TOKEN_SIZE];

@@ -157,7 +157,7 @@ static int spec_from_image(struct cli *cli, const char *image, json_t **ret, str
 	return json_make(ret, e, "{s:[O]}", "vms", vm);
 }
 
-/* What is made without an operand: the first of these that there is. */
+/* Without an operand, `up` takes the first of these files that exists. */
 static const char *file_here(void)
 {
 	static const char *const names[] = {DEFAULT_SPEC, "compose.yaml", "compose.yml",

@@ -63,7 +63,7 @@ static int misused(const char *text, size_t len, struct err *e)
 		"cannot understand the variable in \"%s\"; write $$ for a $ itself", shown);
 }
 
-/* What stands in braces: NAME, or NAME, an operator and a word. */
+/* Braces hold a NAME, or a NAME, an operator and a word. */
 static int expand_braces(struct interpolation *ip, const char *in, size_t len, unsigned depth,
 	struct buf *out, struct err *e)
 {

@@ -12,7 +12,7 @@
 int value_duration(const json_t *j, double *ret, struct err *e);
 /* "512m", "0.5gb", "64MiB", or a number of bytes. */
 int value_bytes(const json_t *j, uint64_t *ret, struct err *e);
-/* The same in MiB, rounded up. */
+/* Reads a number of bytes, and returns it in MiB, rounded up. */
 int value_mb(const json_t *j, uint64_t *ret, struct err *e);
 /* A number, or a text that is one. */
 int value_number(const json_t *j, double *ret, struct err *e);

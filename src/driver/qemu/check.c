@@ -73,7 +73,7 @@ static int check_cdrom(const char *path, size_t i, struct err *e)
 	return 0;
 }
 
-/* What only one of the two kinds of images can have. */
+/* Refuses members that mean nothing to the image: some need a container image, some a system. */
 static int check_container(
 	const struct image *image, const struct vm_spec *vm, size_t i, struct err *e)
 {

@@ -42,7 +42,7 @@ static int wait_until_well(struct qemu_vm *vm, const struct op *op, struct err *
 			return -1;
 		rc = health_ask(&h, g, op, e);
 		links_give(&vm->links, g);
-		/* What has ended will not become well. */
+		/* A service that has ended will not become well. */
 		if (rc == 0 && qemu_service_check(vm, op, e) < 0)
 			return -1;
 	} while (rc == 0);

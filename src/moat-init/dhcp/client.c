@@ -77,7 +77,7 @@ static void ask(struct nic *n, const struct dhcp_ask *what, uint32_t to)
 
 	if (to == INADDR_BROADCAST && nic_broadcast(n->is.index, packet, len) == 0)
 		return;
-	/* One that is lost is sent again. */
+	/* A message that is lost is sent again. */
 	if (sendto(n->sock, packet, len, 0, (struct sockaddr *)&at, sizeof(at)) < 0)
 		return;
 }

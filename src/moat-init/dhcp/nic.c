@@ -20,7 +20,7 @@
 #define NETS "/sys/class/net"
 enum { CLIENT_PORT = 68 };
 
-/* Of linux/netlink.h and linux/rtnetlink.h, which musl's headers do not have. */
+/* From linux/netlink.h and linux/rtnetlink.h, which musl's headers do not have. */
 struct netlink_address {
 	sa_family_t family;
 	uint16_t pad;

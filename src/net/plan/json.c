@@ -47,7 +47,7 @@ static int add_dhcp(json_t *doc, const struct net_plan *p, struct err *e)
 	return 0;
 }
 
-/* Of several with one name, the first has it. */
+/* If several VMs want one name, the first gets it. */
 static void add_name(json_t *names, const char *name, uint32_t address)
 {
 	char text[IPV4_TEXT_MAX];

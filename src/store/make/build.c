@@ -87,7 +87,7 @@ static int find_existing(struct store *st, const char *name, struct image **ret,
 	return e->kind == ERR_NOT_FOUND ? 0 : -1;
 }
 
-/* What makes an image of a name: one of these. */
+/* One of these makes the image of a name. */
 struct maker {
 	char *recipe;
 	const struct cloud_image *cloud;

@@ -125,7 +125,7 @@ static int download(const struct store *st, const struct op *op, const struct fe
 		    &(struct download_file){
 			    .url = req->url, .fd = fd, .max = st->download_max, .text = req->text},
 		    e) < 0) {
-		/* What cannot be completed here is in the way. */
+		/* A part that cannot be completed is only in the way. */
 		if (!req->digits || e->kind == ERR_LIMIT || e->sys == ENOSPC || e->sys == EDQUOT)
 			unlink(path);
 		return -1;

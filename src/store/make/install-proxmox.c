@@ -25,7 +25,7 @@
 
 enum { DISK_GB = 32, MIN_RAM_MB = 1024, PASSWORD_BYTES = 10, KEY_MAX = 1 << 20 };
 
-/* What the vendor's manual installs, and what its networks need for DHCP. */
+/* The vendor's manual installs these; the last is what its networks need for DHCP. */
 static const char *const packages[] = {
 	"proxmox-ve", "postfix", "open-iscsi", "chrony", "dnsmasq", NULL};
 

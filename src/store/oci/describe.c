@@ -6,11 +6,11 @@
 #include "util/json.h"
 #include "util/str.h"
 
-/* What VMs of this moat run. */
+/* VMs of this moat run programs of this kind. */
 #define OUR_OS   "linux"
 #define OUR_ARCH "amd64"
 
-/* What a kernel gives to a program is no more, and the manifest of an image must hold it. */
+/* A kernel gives no more to a program, and the manifest of an image must have room for it. */
 enum { ENV_MAX = 4096, MEMBER_MAX = 512 * 1024 };
 
 static int read_digest(const json_t *from, char ret_hex[SHA256_HEX + 1], struct err *e)

@@ -19,7 +19,7 @@
 #define LAYOUT "layout" /* in WORK; skopeo writes it */
 #define BLOBS  LAYOUT "/blobs/sha256"
 
-/* What a registry has. */
+/* An image as the registry describes it. */
 struct found {
 	struct oci_manifest manifest;
 	char hex[SHA256_HEX + 1]; /* of the manifest */

@@ -20,7 +20,7 @@ extern char **environ;
 
 /* ---- what the programs are told ---- */
 
-/* What stands between quotes in the file. */
+/* Whether a text can stand between quotes in the file. */
 static bool is_plain(const char *s)
 {
 	for (; *s; s++)

@@ -16,7 +16,7 @@ struct grow {
 };
 enum { GROW_PART = 1 << 20, GROW_DEPTH = 256 };
 
-/* What a file has besides its content. */
+/* Everything of a file but its content. */
 struct grow_meta {
 	mode_t mode; /* with the kind of file */
 	uid_t uid;

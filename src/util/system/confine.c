@@ -18,7 +18,7 @@
 
 enum { ALONE = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS };
 
-/* What giving files to users takes. */
+/* Giving files to users takes these capabilities. */
 static const int of_files[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SETFCAP};
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -98,7 +98,7 @@ static int run_tool(struct guest *g, const struct op *op, const char *what,
 	return guest_exec(g, op, &req, &io, ret, e);
 }
 
-/* As run_tool, where it must succeed. doing: for the error's words. */
+/* Runs a tool that must succeed. doing: what the error says of it. */
 static int ask(struct qemu_vm *vm, const struct op *op, const char *what, const struct bytes *input,
 	struct buf *ret_said, struct err *e)
 {

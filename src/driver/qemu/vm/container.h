@@ -6,7 +6,7 @@
 
 /* Our programs, as an archive that the kernel unpacks behind the image's own. */
 int qemu_container_programs(const struct qemu_vm *vm, struct buf *ret, struct err *e);
-/* What a VM of this kind must have done before it is saved as a template. */
+/* Waits until init has done all that a template shall hold. */
 int qemu_container_settle(struct guest *g, const struct op *op, struct err *e);
 
 /* Puts files and binds into the running VM, and starts its service, once. */

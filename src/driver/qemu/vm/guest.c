@@ -130,7 +130,7 @@ static int open_inits_line(
 
 	vm->runner_waits = false;
 	while (greet(vm, &boot, WAITING_SECONDS, ret, e) < 0)
-		/* One that was killed does not hear what was said to it. */
+		/* A runner that was killed does not hear the greeting. */
 		if (e->kind != ERR_TIMEOUT || op_check(&boot, &(struct err){0}) < 0)
 			return err_wrap(e, "the runner of VM %s", vm->spec->name);
 	return 0;

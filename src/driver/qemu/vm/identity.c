@@ -81,7 +81,7 @@ static void key_kinds(const struct qemu_vm *vm, char ret[KINDS_MAX])
 		snprintf(ret, KINDS_MAX, "%s", text);
 }
 
-/* What the guest calls itself. */
+/* Chooses the guest's host name. */
 static const char *hostname_of(const struct qemu_vm *vm)
 {
 	return vm->image->hostname ? vm->image->hostname : vm->spec->name;
