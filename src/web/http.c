@@ -177,6 +177,10 @@ static bool is_ours(const char *text, const char *prefix, unsigned port)
 		snprintf(ours, sizeof(ours), "%s%s:%u", prefix, names[i], port);
 		if (strcasecmp(text, ours) == 0)
 			return true;
+		/* Browsers leave out the port that HTTP has by itself. */
+		snprintf(ours, sizeof(ours), "%s%s", prefix, names[i]);
+		if (port == 80 && strcasecmp(text, ours) == 0)
+			return true;
 	}
 	return false;
 }

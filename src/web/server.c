@@ -116,12 +116,17 @@ static bool make_room(struct server *s)
 	return s->n < VISITORS_MAX;
 }
 
+/* Lets in as many as can wait at once: whoever connects again and again must not keep the others
+ * from being served. */
 static void let_in(struct server *s)
 {
 	int one = 1, fd;
 	struct visitor *v;
 
-	while ((fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	for (int i = 0; i < BACKLOG; i++) {
+		fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
 		if (!make_room(s)) {
 			close(fd);
 			continue;

@@ -34,13 +34,19 @@ static bool is_refused(const char *text, enum http_status status)
 	return status_of(text, &len) == status && len == -1;
 }
 
-static enum http_status checked(const char *host, const char *origin, bool upgrade)
+static enum http_status checked_at(
+	unsigned port, const char *host, const char *origin, bool upgrade)
 {
 	struct http_head h = {.upgrade = upgrade};
 
 	strcpy(h.host, host);
 	strcpy(h.origin, origin);
-	return http_head_check(&h, 8300);
+	return http_head_check(&h, port);
+}
+
+static enum http_status checked(const char *host, const char *origin, bool upgrade)
+{
+	return checked_at(8300, host, origin, upgrade);
 }
 
 static void test_reading(void)
@@ -103,6 +109,10 @@ static void test_names(void)
 	OK(checked("127.0.0.1:8300", "http://127.0.0.1:8301", false) == HTTP_FORBIDDEN);
 	OK(checked("127.0.0.1:8300", "https://127.0.0.1:8300", true) == HTTP_FORBIDDEN);
 	OK(checked("127.0.0.1:8300", "null", true) == HTTP_FORBIDDEN);
+	/* a browser does not name the port 80 */
+	OK(checked_at(80, "localhost", "http://localhost", true) == HTTP_OK);
+	OK(checked_at(80, "evil.example", "", false) == HTTP_MISDIRECTED);
+	OK(checked_at(80, "localhost", "http://evil.example", true) == HTTP_FORBIDDEN);
 }
 
 static void test_answers(void)
