@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,16 @@ def test_twenty_samples_four_at_a_time(tiny: Moat, tmp_path: Path) -> None:
         assert labels["model"] == "mockllm/model"
         assert f"s{labels['meta.number']}" == sample
         assert labels["eval"] == run.log()["eval"]["eval_id"]
+
+
+def test_a_task_for_docker(tiny: Moat, tmp_path: Path) -> None:
+    """Unchanged, with nothing but `--sandbox moat`."""
+    shutil.copytree(EVALS / "docker", tmp_path / "task")
+    shutil.copy("/bin/busybox", tmp_path / "task")
+    run = Eval(tmp_path / "task" / "docker_task.py", tmp_path / "logs", "--sandbox", "moat")
+    assert run.accuracy() == 1.0, run.output
+    assert len(run.log()["samples"]) == 2
+    tiny.assert_nothing_left()
 
 
 def test_samples_take_what_is_in_standby(tiny: Moat, tmp_path: Path) -> None:
