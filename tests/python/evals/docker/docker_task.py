@@ -1,4 +1,4 @@
-"""An eval for the tests, as one is written for Inspect's Docker provider: nothing of moat is in it."""
+"""An eval for the tests, as for Inspect's Docker provider: nothing of moat is in it."""
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
